@@ -1,0 +1,1 @@
+"""The code behind *Generalization, Measured*: import the module of the chapter that you read."""
