@@ -65,7 +65,7 @@ test: lint
 	$(PYTEST) tests/test_site.py
 
 quick: lint
-	$(PYTEST) -q -n $(JOBS) $(addprefix --ignore=tests/test_,site.py build.py nbval_hook.py)
+	$(PYTEST) -q -n $(JOBS) $(addprefix --ignore=tests/test_,site.py build.py nbval_hook.py mutants.py seeds_record.py)
 
 refresh: setup
 	$(BIN)/python book/tools/execute.py --refresh $(CHAPTERS)

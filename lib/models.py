@@ -111,80 +111,10 @@ class EnsembleMLP(nn.Module):
         return x
 
 
-class EnsembleConvNet(nn.Module):
-    r""":math:`K` independent convolutional classifiers, each exactly invariant under cyclic translations of the image.
-
-    .. math:: f(x) = V\,\frac1{HW}\sum_{u}\phi(w_L * \cdots\phi(w_1 * x+b_1)\cdots)(u)+c,\qquad f(T_ax)=f(x)
-
-    Circular padding and stride one make each convolution commute with every cyclic shift :math:`T_a`; the mean over
-    positions :math:`u` then removes the shift. The invariance is exact in exact arithmetic (1e-6 in float32). The
-    members run as the groups of one grouped convolution.
-
-    Args:
-        channels: channels of the image and of each convolution, two or more numbers, each at least 1.
-        classes: number of outputs, at least 1.
-        generators: one CPU generator per member.
-        kernel: side of the square kernels, odd, at least 1.
-        activation: the nonlinearity after each convolution.
-
-    Raises:
-        TypeError: a size is no integer.
-        ValueError: bad sizes, an even ``kernel``, no generator, an unknown activation.
-
-    Source: Cohen and Welling 2016 for the principle; circular convolution theorem.
-
-    >>> f = EnsembleConvNet([1, 4], classes=2, generators=[torch.Generator().manual_seed(0)])
-    >>> x = torch.arange(64.).reshape(1, 1, 8, 8) / 64
-    >>> bool(torch.allclose(f(x), f(x.roll((3, 5), dims=(2, 3))), atol=1e-6))
-    True
-    """
-
-    def __init__(
-        self,
-        channels: Sequence[int],
-        *,
-        classes: int,
-        generators: Sequence[torch.Generator],
-        kernel: int = 3,
-        activation: Activation = "relu",
-    ) -> None:
-        super().__init__()
-        channels = _widths(channels, "channels")
-        self.members = count("the number of generators", len(generators))
-        self.kernel = count("kernel", kernel)
-        if kernel % 2 == 0:
-            raise ValueError(f"kernel must be odd, got {kernel}")
-        self.activation: Activation = choice("activation", activation, tuple(ACTIVATIONS))
-        shapes = [(o, i, kernel, kernel) for i, o in itertools.pairwise(channels)]
-        head = (channels[-1], count("classes", classes))
-        draws = [
-            [_draw(s, s[1] * kernel**2, depth, activation, g) for depth, s in enumerate(shapes)]
-            + [_draw(head, head[0], len(shapes), activation, g)]
-            for g in generators
-        ]
-        *kernels, heads = zip(*draws, strict=True)
-        self.kernels = nn.ParameterList([nn.Parameter(torch.cat(layer)) for layer in kernels])
-        self.biases = nn.ParameterList([nn.Parameter(torch.zeros(self.members * size)) for size in channels[1:]])
-        self.head = nn.Parameter(torch.stack(heads))
-        self.head_bias = nn.Parameter(torch.zeros(self.members, 1, classes))
-
-    def forward(self, x: Float[Tensor, "... c h w"]) -> Float[Tensor, "members b o"]:
-        """Outputs ``[K, b, classes]`` for images ``[K, b, c, h, w]``, or ``[b, c, h, w]`` that all members see."""
-        x = x.expand(self.members, -1, -1, -1, -1)
-        batch, side = x.shape[1], self.kernel // 2
-        # Members become blocks of channels, which a grouped convolution keeps apart.
-        x = x.transpose(0, 1).flatten(1, 2)
-        for kernel, bias in zip(self.kernels, self.biases, strict=True):
-            x = F.pad(x, (side,) * 4, mode="circular") if side else x
-            x = ACTIVATIONS[self.activation](F.conv2d(x, kernel, bias, groups=self.members))
-        features = x.mean((2, 3)).reshape(batch, self.members, -1).transpose(0, 1)
-        return torch.baddbmm(self.head_bias, features, self.head)
-
-
-def _widths(sizes: Sequence[int], name: str = "sizes") -> list[int]:
+def _widths(sizes: Sequence[int]) -> list[int]:
     if len(sizes) < 2:
-        raise ValueError(f"{name} must hold at least 2 numbers, got {list(sizes)}")
-    return [count(f"each of {name}", size) for size in sizes]
+        raise ValueError(f"sizes must hold at least 2 numbers, got {list(sizes)}")
+    return [count("each of sizes", size) for size in sizes]
 
 
 def _draw(
