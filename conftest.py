@@ -13,6 +13,7 @@ import importlib.util
 import math
 import os
 import re
+import time
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -163,6 +164,7 @@ class Notebook(IPyNbFile):
         self.outputs: dict[int, list[Any] | None] = {}
         self.failure: dict[str, Any] | None = None
         self.key = ""
+        self.start = 0.0
 
     @property
     def is_chapter(self) -> bool:
@@ -178,6 +180,7 @@ class Notebook(IPyNbFile):
             self.key = tool.execution_key(self.path, ROOT)
             if not tool.is_current(self.path.stem, ROOT):
                 tool.discard(self.path.stem, ROOT)
+        self.start = time.perf_counter()
         super().setup()
 
     def teardown(self) -> None:
@@ -206,7 +209,7 @@ class Notebook(IPyNbFile):
             cell.execution_count = number
             cell.outputs = _numbered(self.outputs[number - 1] or [], number)
         nbformat.validate(executed)
-        tool.publish(executed, self.path.stem, self.key, ROOT)
+        tool.publish(executed, self.path.stem, self.key, ROOT, seconds=time.perf_counter() - self.start)
 
 
 def _plain(text: str) -> str:

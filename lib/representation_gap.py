@@ -43,7 +43,7 @@ from lib.manifolds import (
 )
 from lib.neighbours import nearest
 from lib.quantization import lloyd, optimal_codebook
-from lib.statistics import fit_rate, t_interval
+from lib.statistics import fit_rate
 
 __all__ = [
     "Circle",
@@ -72,7 +72,6 @@ __all__ = [
     "quantization_constant",
     "sample",
     "squared_distances",
-    "t_interval",
 ]
 
 
@@ -248,12 +247,12 @@ def exact_gap(
 
     Args:
         data: ``[n, ambient]`` points, or ``[..., n, ambient]`` for independent repeats.
-        manifold: a :class:`~lib.manifolds.Circle`, :class:`~lib.manifolds.CircleDensity` or
-            :class:`~lib.manifolds.Interval`, or a manifold with such a quotient.
+        manifold: a :class:`~lib.one_dimensional.Circle`, :class:`~lib.one_dimensional.CircleDensity` or
+            :class:`~lib.one_dimensional.Interval`, or a manifold with such a quotient.
         group: name of the group that leads to the quotient.
 
     Returns:
-        One gap per repeat, without sampling error: Gauss-Legendre quadrature on each half gap, with 6 nodes, or 16
+        One gap per repeat, without sampling error. Gauss-Legendre quadrature on each half gap, with 6 nodes, or 16
         where it is longer than a fiftieth of the length. The error is below 1e-12 of the squared length (for powers
         of the sine up to 10).
 

@@ -1,4 +1,4 @@
-r"""Rates and intervals: the exponent of a power law with its standard error, and Student's interval for a mean."""
+"""Rates: the exponent of a power law with its standard error."""
 
 import math
 from collections.abc import Sequence
@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
-from scipy.stats import t as student_t
 from torch import Tensor
 
 from lib import validation
@@ -98,48 +97,3 @@ def _sizes(n: Sequence[int] | Sequence[float] | Tensor, gaps: Tensor) -> Tensor:
     if gaps.ndim == 1 and len(sizes) < 3:
         raise ValueError(f"n must have at least 3 entries for a standard error without repeats, got {len(sizes)}")
     return sizes
-
-
-@dataclass(frozen=True)
-class ConfidenceInterval:
-    """A mean with its two-sided interval, from ``n`` independent values."""
-
-    mean: float
-    low: float
-    high: float
-    standard_error: float
-    n: int
-
-    def _repr_html_(self) -> str:
-        return f"<span>{self.mean:.6g} in [{self.low:.6g}, {self.high:.6g}] ({self.n} values)</span>"
-
-
-def t_interval(values: Float[Tensor, " r"], *, level: float = 0.99) -> ConfidenceInterval:
-    r"""Student's confidence interval for the mean of independent values.
-
-    .. math::
-        \bar x\pm t_{r-1,(1+\text{level})/2}\,\frac{s}{\sqrt r},\qquad s^2=\frac1{r-1}\sum_i(x_i-\bar x)^2.
-
-    Args:
-        values: ``[r]`` independent values, ``r >= 2``.
-        level: probability that the interval covers the mean, in (0, 1).
-
-    Returns:
-        The interval; its coverage is exact for normal values and approximate otherwise.
-
-    Cost: :math:`O(r)` time and memory.
-
-    Raises:
-        TypeError: ``values`` is no floating-point tensor.
-        ValueError: fewer than two values, NaN or infinity, or a level outside (0, 1).
-
-    Source: Student (1908), *The probable error of a mean*.
-
-    >>> interval = t_interval(torch.tensor([-1.0, 1.0], dtype=torch.float64), level=0.5)
-    >>> assert abs(interval.high - 1) < 1e-12  # the quartile of Student's law with one degree of freedom is 1
-    """
-    x = validation.finite("values", values, ndim=1, min_size=2).double()
-    validation.number("level", level, above=0.0, below=1.0)
-    mean, error = float(x.mean()), float(x.std()) / math.sqrt(len(x))
-    reach = float(student_t.ppf((1 + level) / 2, len(x) - 1)) * error
-    return ConfidenceInterval(mean, mean - reach, mean + reach, error, len(x))

@@ -164,7 +164,7 @@ class VerdictTable:
 
     @property
     def headlines(self) -> dict[str, str]:
-        """One word per claim: the common word of its checks, or ``mixed``."""
+        """One word per claim, the common word of its checks, or ``mixed``."""
         return {id: headline([row[2] for row in self.rows if row[0] == id]) for id in {row[0]: 0 for row in self.rows}}
 
     def __str__(self) -> str:
@@ -366,13 +366,6 @@ def ill_posed(id: str, label: str, *, instead: str) -> None:
         raise ValueError(f"instead must name another claim or check that is tested instead, got {instead!r}")
     _registered(other, name) if name else _claim(other)
     _publish(id, label, Verdict("ill-posed", "ill-posed", instead=instead))
-
-
-def recorded(id: str, label: str) -> Verdict:
-    """The verdict that the last run of this check left in this kernel; ``ValueError`` if it did not run."""
-    if (id, label) not in _records:
-        raise ValueError(f"{id} {label!r} did not run in this kernel")
-    return _records[id, label]
 
 
 def table(chapter: str) -> VerdictTable:

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib.statistics import fit_rate, t_interval
+from lib.statistics import fit_rate
 
 SIZES = [8, 16, 32, 64, 128, 256]
 
@@ -67,26 +67,10 @@ def test_single_precision_is_fitted_in_double():
     assert single.slopes.dtype == torch.float32
 
 
-@pytest.mark.parametrize("level", [0.5, 0.95, 0.99])
-def test_t_interval_equals_scipy(level):
-    x = torch.randn(9, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    interval = t_interval(x, level=level)
-    low, high = scipy.stats.t.interval(level, 8, loc=x.numpy().mean(), scale=scipy.stats.sem(x.numpy()))
-    assert (interval.low, interval.high) == (pytest.approx(low, abs=1e-12), pytest.approx(high, abs=1e-12))
-    assert (interval.mean, interval.n) == (pytest.approx(float(x.mean())), 9)
-
-
-def test_t_interval_covers_as_often_as_it_says():
-    x = torch.randn(4000, 5, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
-    covered = sum((i := t_interval(row, level=0.9)).low <= 0 <= i.high for row in x)
-    assert covered / 4000 == pytest.approx(0.9, abs=4 * math.sqrt(0.09 / 4000))
-
-
 def test_html_is_short_and_shows_the_number():
     rate = fit_rate(SIZES, noisy_gaps(3))
     assert f"{rate.slope:.4f}" in rate._repr_html_()
     assert "3 repeats" in rate._repr_html_()
-    assert "[" in t_interval(torch.tensor([1.0, 2.0]))._repr_html_()
 
 
 @pytest.mark.bad_input
@@ -110,13 +94,3 @@ def test_html_is_short_and_shows_the_number():
 def test_bad_rates(n, gaps, error, message):
     with pytest.raises(error, match=message):
         fit_rate(n, gaps)
-
-
-@pytest.mark.bad_input
-def test_bad_intervals():
-    with pytest.raises(ValueError, match="values must have at least 2"):
-        t_interval(torch.ones(1))
-    with pytest.raises(ValueError, match="level must be less than"):
-        t_interval(torch.ones(3), level=1.0)
-    with pytest.raises(TypeError, match="values must hold real"):
-        t_interval(torch.ones(3, dtype=torch.int32))

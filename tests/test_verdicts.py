@@ -140,6 +140,10 @@ def test_exact_numbers_are_always_decided() -> None:
     assert judge(stated=2.0, margin=0, exact=torch.tensor(2.0)).word == "holds"
 
 
+def recorded(id: str, label: str) -> verdicts.Verdict:
+    return verdicts._records[id, label]
+
+
 def test_interval_is_the_t_interval_of_scipy() -> None:
     sample = default_rng(0).normal(3.0, 2.0, 7)
     measured = judge(stated=3.0, margin=9.0, repeats=sample).measured
@@ -257,7 +261,7 @@ def test_mirror_image(values: list) -> None:
 def test_check_takes_the_margin_of_the_ledger_and_returns_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     # A returned verdict would be shown a second time by the last line of a cell.
     assert verdicts.check("C01", "slope", stated=-1.0, repeats=repeats(-1.0, 0.01)) is None
-    verdict = verdicts.recorded("C01", "slope")
+    verdict = recorded("C01", "slope")
     assert (verdict.word, verdict.margin, verdict.reason, verdict.chapter) == ("holds", 0.1, "a tenth matters", "one")
     assert verdict.power == pytest.approx(10.0)
     assert capsys.readouterr().out == (
@@ -268,16 +272,16 @@ def test_check_takes_the_margin_of_the_ledger_and_returns_nothing(capsys: pytest
 def test_running_a_cell_again_replaces_its_verdict() -> None:
     for mean, word in ((-1.0, "holds"), (-2.0, "fails as stated")):
         verdicts.check("C01", "slope", stated=-1.0, repeats=repeats(mean, 0.01))
-        assert verdicts.recorded("C01", "slope").word == word
+        assert recorded("C01", "slope").word == word
     assert len(verdicts._records) == 1
 
 
 def test_exact_uses_its_tolerance() -> None:
     verdicts.check("C01", "identity", stated=0.0, exact=5e-11, tolerance=1e-10)
-    assert verdicts.recorded("C01", "identity").word == "holds"
+    assert recorded("C01", "identity").word == "holds"
     verdicts.check("C01", "identity", stated=0.0, exact=5e-10, tolerance=1e-10)
-    assert verdicts.recorded("C01", "identity").word == "fails as stated"
-    assert verdicts.recorded("C01", "identity").chapter == "two"
+    assert recorded("C01", "identity").word == "fails as stated"
+    assert recorded("C01", "identity").chapter == "two"
 
 
 @pytest.mark.parametrize(
@@ -294,12 +298,12 @@ def test_exact_uses_its_tolerance() -> None:
 )
 def test_each_word_of_bound(rhs: list[float], word: str) -> None:
     verdicts.bound("C02", "risk", lhs=[0.1] * 5, rhs=rhs, trivial=1.0)
-    assert verdicts.recorded("C02", "risk").word == word
+    assert recorded("C02", "risk").word == word
 
 
 def test_a_quantity_without_a_trivial_bound() -> None:
     verdicts.bound("C02", "risk", lhs=[0.1] * 5, rhs=[1e9] * 5, trivial=math.inf)
-    verdict = verdicts.recorded("C02", "risk")
+    verdict = recorded("C02", "risk")
     assert verdict.word == "holds, non-vacuous"
     assert verdict.record()["measured"]["trivial"] is None
 
@@ -307,7 +311,7 @@ def test_a_quantity_without_a_trivial_bound() -> None:
 @pytest.mark.parametrize("instead", ["C01", "C01.slope", "C02.risk"])
 def test_ill_posed(instead: str) -> None:
     verdicts.ill_posed("C02", "span", instead=instead)
-    verdict = verdicts.recorded("C02", "span")
+    verdict = recorded("C02", "span")
     assert (verdict.word, verdict.instead) == ("ill-posed", instead)
     assert str(verdict) == f"C02 span: ill-posed — stated without a truth value; {instead} is tested instead"
 
@@ -486,7 +490,6 @@ def test_one_sided_limits_refuse(limit: Callable[[object], object]) -> None:
         (lambda: verdicts.ill_posed("C02", "span", instead="C01.slop"), "label 'slop'"),
         (lambda: verdicts.ill_posed("C02", "span", instead="C77"), "id 'C77'"),
         (lambda: verdicts.ill_posed("C01", "slope", instead="C02"), "margin .* must go"),
-        (lambda: verdicts.recorded("C01", "slope"), "did not run"),
         (lambda: verdicts.table("three"), "chapter must be one of 'one', 'two'"),
     ],
 )

@@ -110,9 +110,10 @@ def discard(name: str, root: Path = ROOT) -> None:
         (executed_folder(root) / f"{name}.{ending}").unlink(missing_ok=True)
 
 
-def publish(notebook: NotebookNode, name: str, key: str, root: Path = ROOT) -> None:
-    """Store the executed chapter; ``key`` is `execution_key` as it was *before* the run."""
+def publish(notebook: NotebookNode, name: str, key: str, root: Path = ROOT, *, seconds: float) -> None:
+    """Store the executed chapter; ``key`` is `execution_key` as it was *before* the run, which took ``seconds``."""
     notebook = copy.deepcopy(notebook)
+    notebook.metadata["run_time"] = {"seconds": round(seconds, 1), "device": compute.device().type}
     notebook.metadata.pop("widgets", None)  # no widget runtime in the site: the explorer brings its own picture
     discard(name, root)
     _write(executed_folder(root) / f"{name}.ipynb", nbformat.writes(notebook) + "\n")
@@ -243,8 +244,9 @@ def run(notebook_path: Path, root: Path = ROOT) -> float | None:
             root=root,
         )
         return None
-    publish(notebook, name, key, root)
-    return time.perf_counter() - start
+    seconds = time.perf_counter() - start
+    publish(notebook, name, key, root, seconds=seconds)
+    return seconds
 
 
 def _kernel_environment(root: Path) -> dict[str, str]:

@@ -26,6 +26,7 @@ from nbformat.v4 import new_markdown_cell
 
 COUNTS_MARK = "<!-- counts -->"
 LEDGER_MARK = "<!-- ledger -->"
+RUN_TIME_MARK = "<!-- run time -->"
 MODULES_MARK = "<!-- modules -->"
 VERDICT_MARK = re.compile(r"<!-- verdict: (\S+) \| (.+?) -->")  # on any page: the card of that check
 PAGES = ("*.md", "*.bib")
@@ -82,6 +83,9 @@ def stage(root: Path = execute.ROOT) -> dict[str, ledger.Chapter]:
             shutil.copy(path, source / "book" / path.name)
     shutil.copytree(book / "assets", source / "book" / "assets")
     for name, chapter in found.items():
+        for cell in chapter.notebook.cells:
+            if cell.cell_type == "markdown":
+                cell.source = cell.source.replace(RUN_TIME_MARK, run_time(chapter.notebook))
         (source / "book" / f"{name}.ipynb").write_text(nbformat.writes(chapter.notebook) + "\n", encoding="utf-8")
 
     articles, claims = ledger.read(book / "claims.yml")
@@ -97,6 +101,12 @@ def stage(root: Path = execute.ROOT) -> dict[str, ledger.Chapter]:
     text = json.dumps(ledger.data(table), indent=1, ensure_ascii=False)
     (source / "claims.json").write_text(text + "\n", encoding="utf-8")
     return found
+
+
+def run_time(notebook: nbformat.NotebookNode) -> str:
+    """How long the run took whose outputs the page shows, and on what; empty for a failed chapter."""
+    run = notebook.metadata.get("run_time")
+    return f"*Measured run time:* {run['seconds']:.0f} s on one core, device {run['device']}." if run else ""
 
 
 def modules(root: Path = execute.ROOT) -> str:
