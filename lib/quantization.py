@@ -1,8 +1,8 @@
 r"""Quantization: :math:`n` points that stand for a whole distribution with the least mean squared distance.
 
 A codebook :math:`c_1,\dots,c_n` has the distortion :math:`R=\mathbb E\min_i d(X,c_i)^2`. For a finite cloud
-:func:`lib.lloyd.lloyd` (in :mod:`lib.lloyd`, imported here too) improves a codebook step by step; on the manifolds of the book
-the best codebook is known, or nearly so.
+:func:`lib.lloyd.lloyd` (imported here too) improves a codebook step by step; on the manifolds of the book the best
+codebook is known, or nearly so.
 """
 
 import math
