@@ -15,6 +15,7 @@ from torch import Tensor
 
 from lib import validation
 from lib.manifolds import Interval, Manifold
+from lib.one_dimensional import expect_manifold
 
 # Best known constants: exact for d = 1 (equal cells) and d = 2 (hexagons, Fejes Toth), lattices otherwise.
 _BEST = {
@@ -110,7 +111,7 @@ def effective_sample_size(
         data diverges: their gap then falls more slowly than that of optimal data, and no rescaling repairs it.
 
     Raises:
-        TypeError: ``d`` is no integer or ``n`` no number.
+        TypeError: ``d`` is no integer, ``n`` no number, or ``manifold`` no manifold.
         ValueError: as :func:`quantization_constant`; ``n`` is not positive; the manifold has another dimension.
 
     Source: Perera et al. (2026, arXiv 2605.21692) for the idea; the ratio with the density is derived here.
@@ -119,7 +120,7 @@ def effective_sample_size(
     """
     constant = quantization_constant(d, bound=bound)
     validation.number("n", n, above=0.0)
-    if manifold is not None and manifold.dim != d:
+    if manifold is not None and expect_manifold(manifold).dim != d:
         raise ValueError(f"manifold must have dimension d = {d}; {manifold.name} has {manifold.dim}")
     ratio = constant / iid_constant(d)
     if manifold is not None:
@@ -145,7 +146,7 @@ def asymptotic_gap(
 @overload
 def asymptotic_gap(
     manifold: Manifold,
-    n: Sequence[float],
+    n: Sequence[int | float],
     *,
     group: str | None = None,
     data: Literal["iid", "optimal"] = "iid",
@@ -153,7 +154,7 @@ def asymptotic_gap(
 ) -> Tensor: ...
 def asymptotic_gap(
     manifold: Manifold,
-    n: int | float | Sequence[float],
+    n: int | float | Sequence[int | float],
     *,
     group: str | None = None,
     data: Literal["iid", "optimal"] = "iid",
@@ -183,7 +184,8 @@ def asymptotic_gap(
         homogeneous spaces, :math:`n^{-1/d}` with a boundary, and falls slowly for vanishing densities.
 
     Raises:
-        ValueError: unknown group, word or constant, or ``n`` not positive.
+        TypeError: ``n`` is no number or sequence of numbers, or ``manifold`` no manifold.
+        ValueError: unknown group, word or constant, or ``n`` empty or not positive.
 
     Source: as :func:`iid_constant` and :func:`quantization_constant`; vanishing densities and quotients derived here.
 
@@ -191,7 +193,10 @@ def asymptotic_gap(
     >>> assert abs(asymptotic_gap(Sphere(2), 100.0) - 4 / 100) < 1e-15
     """
     validation.choice("data", data, ("iid", "optimal"))
-    if isinstance(n, Sequence):
+    expect_manifold(manifold)
+    if isinstance(n, Sequence) and not isinstance(n, str):
+        if not n:
+            raise ValueError("n must not be empty")
         values = [asymptotic_gap(manifold, size, group=group, data=data, bound=bound) for size in n]
         return torch.tensor(values, dtype=torch.float64)
     size = validation.number("n", n, above=0.0)

@@ -1,6 +1,7 @@
 """Where and how the book computes: device, precision, seeds and the work budget."""
 
 import os
+import re
 from typing import TypeVar
 
 import numpy as np
@@ -33,6 +34,8 @@ def device() -> torch.device:
     except RuntimeError as error:
         raise RuntimeError(f"LIB_DEVICE={wanted!r} is not a device name that torch knows") from error
     choice("LIB_DEVICE", chosen.type, ("cuda", "mps", "cpu"))
+    if chosen.type != "cuda" and chosen.index is not None:
+        raise RuntimeError(f"LIB_DEVICE={wanted} but only CUDA devices have numbers")
     if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
         raise RuntimeError(f"LIB_DEVICE={wanted} but torch sees {torch.cuda.device_count()} CUDA devices")
     if chosen.type == "mps" and not _has_mps():
@@ -55,13 +58,14 @@ def setup(seed: int) -> None:
     ``LIB_SEED`` overrides ``seed``, so that the same chapter can be run again with other draws.
 
     Raises:
-        ValueError: ``LIB_SEED`` or ``seed`` is not a whole number from 0.
+        ValueError: ``LIB_SEED`` or ``seed`` is not a whole number from 0 to 2**63 - 1.
     """
     global _base_seed
     override = os.environ.get("LIB_SEED")
-    if override and not override.isdigit():
+    if override and not re.fullmatch("[0-9]+", override):
         raise ValueError(f"LIB_SEED must be a whole number from 0, got {override!r}")
-    _base_seed = int(override) if override else count("seed", seed, minimum=0)
+    name, value = ("LIB_SEED", int(override)) if override else ("seed", seed)
+    _base_seed = count(name, value, minimum=0, maximum=2**63 - 1)
     # Library code takes explicit generators; this seeds only what third parties draw by themselves.
     torch.manual_seed(_base_seed)
     np.random.seed(_base_seed % 2**32)  # noqa: NPY002 - the legacy state is what third parties use

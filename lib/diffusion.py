@@ -10,9 +10,10 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
+from lib import validation
 from lib.models import EnsembleMLP
 from lib.training import fit
-from lib.validation import choice, count, finite, matching, number, points
+from lib.validation import choice, count, finite, floating, matching, number, points
 
 Denoiser = Callable[[Tensor, float], Tensor]
 Group = Literal["axis", "phase", "antipodal"]
@@ -36,7 +37,7 @@ def noise_levels(high: float, low: float, steps: int) -> Float[Tensor, " steps"]
 
     Raises:
         TypeError: an argument of the wrong type.
-        ValueError: ``low`` not in (0, high), or fewer than two steps.
+        ValueError: ``low`` not in (0, high), fewer than two steps, or too many for the levels to differ.
 
     >>> noise_levels(4.0, 0.25, 5).tolist()
     [4.0, 2.0, 1.0, 0.5, 0.25]
@@ -45,6 +46,8 @@ def noise_levels(high: float, low: float, steps: int) -> Float[Tensor, " steps"]
     high = number("high", high, above=low)
     levels = torch.logspace(math.log2(high), math.log2(low), steps, base=2, dtype=torch.float64)
     levels[0], levels[-1] = high, low
+    if not bool((levels[1:] < levels[:-1]).all()):
+        raise ValueError(f"steps must leave room for different levels between {low} and {high}, got {steps}")
     return levels
 
 
@@ -72,6 +75,8 @@ def start_noise(
     """
     shape = (count("n", n), count("dim", dim))
     sigma = number("sigma", sigma, above=0.0)
+    validation.generator("generator", generator)
+    floating("dtype", dtype)
     return (sigma * torch.randn(shape, generator=generator, dtype=torch.float64)).to(dtype)
 
 
@@ -98,7 +103,8 @@ def sample(
     Cost: ``T`` calls of the denoiser.
 
     Raises:
-        TypeError: ``start`` or ``sigmas`` is no real floating tensor.
+        TypeError: ``start``, ``sigmas`` or an output of the denoiser is no real floating tensor, or the denoiser
+            changes the dtype.
         ValueError: NaN or infinity, levels not positive and strictly decreasing, a denoiser that changes the shape.
 
     Source: Song, Meng and Ermon 2021, equation 12 with zero variance, in the variables of Karras et al. 2022.
@@ -118,9 +124,11 @@ def sample(
     levels = sigmas.tolist()
     kept = []
     for level, following in zip(levels, [*levels[1:], None], strict=True):
-        clean = denoiser(x, level)
+        clean = finite("the output of denoiser", denoiser(x, level))
         if clean.shape != x.shape:
             raise ValueError(f"denoiser must keep the shape {tuple(x.shape)}, got {tuple(clean.shape)}")
+        if clean.dtype != x.dtype:
+            raise TypeError(f"denoiser must keep the dtype {x.dtype}, got {clean.dtype}")
         if path:
             kept.append(clean)
         if following is not None:
@@ -230,14 +238,18 @@ class TrainedDenoisers:
 
         Raises:
             TypeError: ``x`` or ``sigma`` of the wrong type.
-            ValueError: ``x`` not finite, or ``sigma`` outside the range of the training.
+            ValueError: ``x`` of another shape or not finite in float32, or ``sigma`` outside the range of the training.
         """
         finite("x", x)
+        members = self.model.members
+        dim = 3 if self.symmetry else self.model.weights[0].shape[1] - 1
+        if x.ndim not in (2, 3) or x.shape[-1] != dim or (x.ndim == 3 and x.shape[0] != members):
+            raise ValueError(f"x must have shape [m, {dim}] or [{members}, m, {dim}], got {tuple(x.shape)}")
         low, high = self.sigma_range
         # The ends of a geometric progression may miss the range by one rounding.
         if not low * (1 - 1e-9) <= number("sigma", sigma, above=0.0) <= high * (1 + 1e-9):
             raise ValueError(f"sigma must be between {low} and {high}, the range of the training; got {sigma}")
-        noisy = x.to(self.scale.dtype).expand(self.model.members, -1, -1)
+        noisy = finite("x in float32", x.to(self.scale.dtype)).expand(members, -1, -1)
         level = torch.full_like(noisy[..., :1], sigma)
         with torch.no_grad():
             skip, out, _ = _preconditioning(self.scale, level)
@@ -322,14 +334,19 @@ def train_denoisers(
     """
     finite("data", data, ndim=3)
     members, n, dim = data.shape
+    generators = validation.generators("generators", generators)
     if len(generators) != members:
         raise ValueError(f"generators must hold one generator per member ({members}), got {len(generators)}")
+    if len(set(map(id, generators))) < members:
+        raise ValueError("generators must be different objects, got one twice")
     if choice("symmetry", symmetry, (None, "axis")) and dim != 3:
         raise ValueError(f"symmetry 'axis' needs data with 3 columns, got shape {tuple(data.shape)}")
+    if len(sigma_range) != 2:
+        raise ValueError(f"sigma_range must hold the least and the largest level, got {sigma_range}")
     low = number("sigma_range[0]", sigma_range[0], above=0.0)
     high = number("sigma_range[1]", sigma_range[1], above=low)
     width, depth, batch = count("width", width), count("depth", depth), count("batch", batch)
-    clean = data.float()
+    clean = finite("data in float32", data.detach().float())
     scale = clean.square().mean((1, 2), keepdim=True).sqrt()
     if not bool((scale > 0).all()):
         raise ValueError("data must not be all zero in any member")
@@ -425,10 +442,13 @@ def _attention(data: Tensor, atoms: Tensor, chunk_size: int | None) -> Denoiser:
 
 def _circle_orbits(data: Tensor, turning: int, chunk_size: int | None) -> Denoiser:
     """Orbits under simultaneous rotation of the first ``turning`` coordinates, taken in pairs; the others stay."""
-    atoms = data.double() if _has_float64(data) else data
-    u, v = atoms[:, :turning], atoms[:, turning:]
+    # A copy: the caller may change the data later.
+    atoms = data.detach().to(torch.float64 if _has_float64(data) else data.dtype, copy=True)
+    # The origin of the coordinates that stay is free: the centre makes the logits smallest.
+    u, centre = atoms[:, :turning], atoms[:, turning:].mean(0)
+    v = atoms[:, turning:] - centre
     quarter_turn = _times_i(u)
-    half_norms = atoms.square().sum(1) / 2
+    half_norms = (u.square().sum(1) + v.square().sum(1)) / 2
 
     def denoise(x: Tensor, sigma: float) -> Tensor:
         sigma = _check_noisy(data, x, sigma)
@@ -439,11 +459,13 @@ def _circle_orbits(data: Tensor, turning: int, chunk_size: int | None) -> Denois
         # <u_i, u> in polar form; the real inner product with i*u_i is its imaginary part.
         real, imaginary = x[:, :turning] @ u.T, x[:, :turning] @ quarter_turn.T
         modulus = torch.hypot(real, imaginary)
-        logits = (modulus + x[:, turning:] @ v.T - half_norms) / sigma**2
+        logits = modulus + (x[:, turning:] - centre) @ v.T - half_norms
+        # At small noise a logit is too large to differ from itself minus ``drop``; its distance from the best is not.
+        logits = (logits - logits.amax(1, keepdim=True)) / sigma**2
         # log(e^-k I0(k)) lies in [-log(1 + 2 pi k) / 2, 0], so an orbit this far below the best has a weight below
         # e^-45; leaving it out saves most of the Bessel functions, which are the slow part at small noise.
         drop = 45 + math.log1p(2 * math.pi * float(modulus.max()) / sigma**2) / 2
-        kept = logits > logits.amax(1, keepdim=True) - drop
+        kept = logits >= -drop
         kappa = modulus[kept] / sigma**2
         bessel = torch.special.i0e(kappa)
         logits = torch.full_like(logits, -math.inf).masked_scatter_(kept, logits[kept] + bessel.log())
@@ -451,7 +473,7 @@ def _circle_orbits(data: Tensor, turning: int, chunk_size: int | None) -> Denois
         # I1/I0(kappa) over the modulus; its limit at modulus 0 is 1 / (2 sigma^2).
         ratio = torch.where(kappa > 1e-10, torch.special.i1e(kappa) / (bessel * kappa), 0.5) / sigma**2
         turned = torch.zeros_like(logits).masked_scatter_(kept, ratio * weights[kept])
-        return torch.cat([(turned * real) @ u + (turned * imaginary) @ quarter_turn, weights @ v], 1)
+        return torch.cat([(turned * real) @ u + (turned * imaginary) @ quarter_turn, weights @ v + centre], 1)
 
     return denoise
 

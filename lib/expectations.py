@@ -21,6 +21,7 @@ from torch import Tensor
 
 from lib import validation
 from lib.manifolds import CircleDensity, Cube, FlatTorus, Interval, Manifold, OneDimensional, Sphere
+from lib.one_dimensional import expect_manifold
 
 # Beyond the ball of mass 45 / n the integrand is below exp(-45) = 3e-20 of its start.
 _TAIL = 45.0
@@ -65,7 +66,7 @@ def expected_gap(
     Cost: at most some 10^5 evaluations of the mass per ``n``; milliseconds, and memory of a few MB.
 
     Raises:
-        TypeError: ``n`` is no integer or sequence of integers.
+        TypeError: ``n`` is no integer or sequence of integers, or ``manifold`` no manifold.
         ValueError: ``n`` below 1, an unknown group, or a case without a known ball mass.
 
     Source: derived here from the tail integral; closed forms in special cases, for example :math:`4/(n+1)` on the
@@ -74,6 +75,7 @@ def expected_gap(
     >>> assert abs(expected_gap(Sphere(2), 10, distance="chordal") - 4 / 11) < 1e-12
     """
     validation.choice("distance", distance, ("geodesic", "chordal"))
+    expect_manifold(manifold)
     if not isinstance(n, int):
         if not isinstance(n, Sequence) or isinstance(n, str) or not n:
             raise TypeError(f"n must be an integer or a non-empty sequence of integers, got {n!r}")
@@ -111,9 +113,9 @@ def _between(low: Tensor, high: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return low.unsqueeze(-1) + width * s**2 * (3 - 2 * s), width * w * 6 * s * (1 - s)
 
 
-def _reach(mass: Callable[[Tensor], Tensor], farthest: Tensor, n: int) -> Tensor:
-    """A radius whose ball has mass ``45 / n``, or the one that holds everything, by bisection."""
-    target = min(1.0, _TAIL / n)
+def _reach(mass: Callable[[Tensor], Tensor], farthest: Tensor, n: int, points: float = _TAIL) -> Tensor:
+    """A radius whose ball has mass ``points / n``, or the one that holds everything, by bisection."""
+    target = min(1.0, points / n)
     low, high = torch.zeros_like(farthest), farthest.clone()
     for _ in range(50):
         middle = (low + high) / 2
@@ -128,11 +130,18 @@ def _miss(mass: Tensor, n: int) -> Tensor:
 
 
 def _homogeneous(space: Manifold, n: int, *, chordal: bool) -> float:
-    reach = _reach(lambda r: space.ball_mass(r, chordal=chordal), torch.tensor(space.diameter, dtype=torch.float64), n)
+    def mass(r: Tensor) -> Tensor:
+        return space.ball_mass(r, chordal=chordal)
+
+    # In high dimension the mass rises from nothing to everything within a small part of the diameter: panels by mass.
+    farthest = torch.tensor(space.diameter, dtype=torch.float64)
+    radii = [_reach(mass, farthest, n, points) for points in (1e-9, 1e-3, 0.1, 1.0, 5.0, _TAIL)]
+    reach = radii[-1]
     # On the flat torus the ball touches itself at half the period.
     kink = reach.clamp(max=0.5) if isinstance(space, FlatTorus) else reach / 2
-    r, w = _between(torch.stack((0 * kink, kink)), torch.stack((kink, reach)), 48)
-    return float((w * 2 * r * _miss(space.ball_mass(r, chordal=chordal), n)).sum())
+    edges = torch.stack((0 * reach, kink, *radii)).sort().values
+    r, w = _between(edges[:-1], edges[1:], 48)
+    return float((w * 2 * r * _miss(mass(r), n)).sum())
 
 
 def _on_a_line(space: Interval | CircleDensity, n: int) -> float:

@@ -150,9 +150,10 @@ def explorer(
         an object that displays itself; its frames are drawn at once, so that an error stops the cell that made it.
 
     Raises:
-        TypeError: ``draw`` is not callable, or an alternative text is not a string.
-        ValueError: a bad name; no option; fewer than 2 values or two with the same label; more than 12 frames; a frame
-            over 30 kB; an empty alternative text; a ``draw`` that opens figures of its own.
+        TypeError: ``draw`` is not callable, ``options`` no mapping, the caption or an alternative text no string.
+        ValueError: a bad name; no option, or one that cannot be a keyword; fewer than 2 values or two with the same
+            label; more than 12 frames; a frame over 30 kB; an empty alternative text; a ``draw`` that opens figures of
+            its own.
 
     >>> def draw(figure, n):
     ...     figure.subplots().plot([0, n])
@@ -164,6 +165,14 @@ def explorer(
         raise TypeError(f"draw must be callable, got {type(draw).__name__}")
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
         raise ValueError(f"name must be lower-case words joined by hyphens, got {name!r}")
+    if not isinstance(options, Mapping):
+        raise TypeError(f"options must be a mapping, got {type(options).__name__}")
+    if not (caption is None or isinstance(caption, str)):
+        raise TypeError(f"caption must be a string or None, got {type(caption).__name__}")
+    for option in options:
+        # Identifiers have no hyphen, so that different options also have different element ids.
+        if not (isinstance(option, str) and option.isidentifier()):
+            raise ValueError(f"options must have identifiers as keys, got {option!r}")
     values = {option: _values(option, given) for option, given in options.items()}
     choices = [dict(zip(values, combination, strict=True)) for combination in itertools.product(*values.values())]
     if not values or len(choices) > MAX_FRAMES:

@@ -134,6 +134,9 @@ def loglog(ax: Axes, *, x: str = "", y: str = "", ticks: Any = None) -> Axes:
         y: label of the ordinate.
         ticks: abscissae to mark, in plain numbers, such as the sample sizes of a sweep; powers of ten if omitted.
 
+    Raises:
+        ValueError: ticks that are not above 0 and finite.
+
     >>> ax = loglog(new().subplots(), x="n", ticks=[16, 64])
     >>> [label.get_text() for label in ax.get_xticklabels()]
     ['16', '64']
@@ -144,6 +147,8 @@ def loglog(ax: Axes, *, x: str = "", y: str = "", ticks: Any = None) -> Axes:
         axis.set_minor_formatter(_between_decades(axis))
     if ticks is not None:
         marks = _array(ticks)
+        if not (np.isfinite(marks).all() and (marks > 0).all()):
+            raise ValueError(f"ticks must be above 0 and finite, got {marks.tolist()}")
         ax.set_xticks(marks, [f"{mark:g}" for mark in marks])
         ax.set_xticks([], minor=True)
     ax.set_xlabel(x)
@@ -195,12 +200,15 @@ def error_band(ax: Axes, x: Any, low: Any, high: Any, *, centre: Any, **line: An
         line: ``color``, ``label`` and the other properties of the curve.
 
     Raises:
-        ValueError: lengths that differ, or an upper end below its lower end.
+        ValueError: lengths that differ, NaN or infinity in ``x`` or ``centre``, or an upper end below its lower end.
     """
     curves = {name: _array(value) for name, value in (("x", x), ("low", low), ("high", high), ("centre", centre))}
     if curves["x"].ndim != 1 or len({curve.shape for curve in curves.values()}) != 1:
         shapes = ", ".join(f"{name} {curve.shape}" for name, curve in curves.items())
         raise ValueError(f"x and the band's curves must have the same shape [k], got {shapes}")
+    for name in ("x", "centre"):
+        if not np.isfinite(curves[name]).all():
+            raise ValueError(f"{name} must be finite, got NaN or infinity")
     if not (curves["low"] <= curves["high"]).all():
         raise ValueError("high must be at least low everywhere, got an upper end below its lower end (or NaN)")
     (drawn,) = ax.plot(curves["x"], curves["centre"], **line)

@@ -116,7 +116,8 @@ def gap_curve(
 
     Returns:
         The sizes, and the gaps, shape ``[repeats, k]`` in float64, exact for the drawn subsets (for random splits of up
-        to 4096 points within 1e-14 of the squared radius of the cloud, as their distances come from one table).
+        to 4096 points to a relative 1e-6, as their distances come from one table; gaps that are too small for it,
+        below 1e-8 of the squared radius of the cloud, are searched again).
 
     Cost: the time of one nearest-neighbour search of all test points in the largest codebook, per repeat; for random
     splits of up to 4096 points one table of :math:`n^2` distances, and a look-up per repeat.
@@ -133,9 +134,8 @@ def gap_curve(
     (8, 16, 32, 64)
     >>> assert bool((gaps.diff(dim=1) <= 0).all())  # a larger codebook is never farther away
     """
-    validation.points("points", points)
-    if not isinstance(generator, torch.Generator):
-        raise TypeError(f"generator must be a torch.Generator, got {type(generator).__name__}")
+    points = validation.points("points", points).detach()
+    validation.generator("generator", generator)
     validation.count("repeats", repeats, minimum=2)
     validation.choice("splits", splits, ("disjoint", "random"))
     share = len(points) // repeats if splits == "disjoint" else len(points)
@@ -143,32 +143,45 @@ def gap_curve(
     gaps = torch.empty(repeats, len(chosen), dtype=torch.float64)
     order = torch.randperm(len(points), generator=generator)
     tabled = splits == "random" and len(points) <= TABLE_LIMIT and points.device.type != "mps"  # MPS has no float64
-    table = _table(points) if tabled else None
+    table, radius = _table(points) if tabled else (None, 0.0)
     for r in range(repeats):
         if splits == "random":
             part = order if r == 0 else torch.randperm(len(points), generator=generator)
         else:
             part = order[r * share : (r + 1) * share]
         part = part.to(points.device)
-        test, start, least = part[chosen[-1] :], 0, None
-        for column, n in enumerate(chosen):
-            if table is None:
-                found = nearest(points[part[start:n]], points[test], chunk_size=chunk_size).distances[:, 0]
-                found = found.double().square()
-            else:
-                # Whole rows of the table lie together in memory: faster than to pick the test points first.
-                found = table[part[start:n]].amin(0)[test]
-            least = found if least is None else torch.minimum(least, found)
-            gaps[r, column] = least.mean().cpu()
-            start = n
+        gaps[r] = _nested(points, part, chosen, table, chunk_size)
+        if table is not None and float(gaps[r].min()) < 1e-8 * radius:
+            gaps[r] = _nested(points.double(), part, chosen, None, chunk_size)
     return chosen, gaps
 
 
-def _table(points: Tensor) -> Tensor:
-    """All squared distances in float64; centred, so that the expanded square loses only rounding of the radius."""
+def _nested(
+    points: Tensor, part: Tensor, chosen: tuple[int, ...], table: Tensor | None, chunk_size: int | None
+) -> Tensor:
+    """The gaps of one repeat, from the table of squared distances or by search."""
+    test, start, least, gaps = part[chosen[-1] :], 0, None, []
+    for n in chosen:
+        if table is None:
+            found = nearest(points[part[start:n]], points[test], chunk_size=chunk_size).distances[:, 0]
+            found = found.double().square()
+        else:
+            # Whole rows of the table lie together in memory: faster than to pick the test points first.
+            found = table[part[start:n]].amin(0)[test]
+        least = found if least is None else torch.minimum(least, found)
+        gaps.append(least.mean().cpu())
+        start = n
+    return torch.stack(gaps)
+
+
+def _table(points: Tensor) -> tuple[Tensor, float]:
+    """All squared distances in float64, and the squared radius of the cloud.
+
+    The cloud is centred, so that the expanded square loses only rounding of the radius.
+    """
     wide = points.double() - points.double().mean(0)
     norms = wide.square().sum(1)
-    return torch.addmm(norms[:, None] + norms, wide, wide.T, alpha=-2.0).clamp_(min=0)
+    return torch.addmm(norms[:, None] + norms, wide, wide.T, alpha=-2.0).clamp_(min=0), float(norms.max())
 
 
 def _sizes(sizes: Sequence[int] | None, share: int, source: str) -> tuple[int, ...]:
@@ -374,8 +387,9 @@ def twonn(
     found, logs = _log_ratios(points, 2, chunk_size)
     x = logs[:, 0]
     n = len(x)
+    lattice = "points must not form a lattice: both neighbours of {} point are at the same distance"
     if float(x.sum()) == 0:
-        raise ValueError("points must not form a lattice: both neighbours of every point are at the same distance")
+        raise ValueError(lattice.format("every"))
     if estimator == "mle":
         value = (n - 1) / float(x.sum())
         relative = 1 / math.sqrt(n)
@@ -386,6 +400,8 @@ def twonn(
         rank = torch.arange(1, kept + 1, dtype=x.dtype, device=x.device)
         height = -torch.log1p(-rank / n)
         small = x.sort().values[:kept]
+        if float(small.sum()) == 0:
+            raise ValueError(lattice.format("every kept"))
         value = float(height @ small / small.square().sum())
         # x_(i) is a sum of independent exponentials Z_j / (n - j + 1), j <= i (Renyi); the fit is linearized in them.
         weights = height.flip(0).cumsum(0).flip(0) / (n - rank + 1)

@@ -80,7 +80,7 @@ def lloyd(
     Cost: per step :math:`O(m \log n)` with the tree, else :math:`O(m n d)`; memory :math:`O(m d)` plus the chunk.
 
     Raises:
-        TypeError: ``points`` or ``start`` is not float32/float64, or their dtypes differ.
+        TypeError: ``points`` or ``start`` is not float32/float64, their dtypes differ, or ``generator`` is none.
         ValueError: NaN or infinity, fewer than ``n`` distinct points, a ``start`` of another shape or device, or no
             generator where one is needed.
 
@@ -141,6 +141,7 @@ def _draw(cloud: Tensor, n: int, start: str, generator: torch.Generator | None) 
     validation.choice("start", start, ("kmeans++", "sample"))
     if generator is None:
         raise ValueError(f"generator must be given for start={start!r}, got None")
+    validation.generator("generator", generator)
     if start == "sample":
         return cloud[torch.randperm(len(cloud), generator=generator)[:n].to(cloud.device)]
     uniform = torch.rand(n, generator=generator, dtype=torch.float64).tolist()

@@ -174,6 +174,13 @@ class Cube(Manifold):
         d = validation.count("dim", self.dim)
         self._describe(f"cube [0,1]^{d}", d, d, 1.0, math.sqrt(d))
 
+    def check(self, name: str, x: Tensor) -> Tensor:
+        """Return ``x`` if it lies in the cube, up to rounding in single precision."""
+        low, high = float(super().check(name, x).min()), float(x.max())
+        if low < -1e-6 or high > 1 + 1e-6:
+            raise ValueError(f"{name} must lie in {self.name}, got coordinates from {low} to {high}")
+        return x
+
     def _sample(self, n: int, generator: torch.Generator) -> Tensor:
         return torch.rand(n, self.dim, generator=generator, dtype=torch.float64)
 
@@ -196,6 +203,14 @@ class TorusOfRevolution(Manifold):
         validation.choice("law", self.law, ("area", "angle"))
         area = 4 * math.pi**2 * a * c
         self._describe("torus of revolution", 2, 3, area, 2 * (a + c), ("rotation",), self.law == "area")
+
+    def check(self, name: str, x: Tensor) -> Tensor:
+        """Return ``x`` if it lies on the torus within 1e-3 of the tube's radius."""
+        rho = torch.linalg.vector_norm(super().check(name, x)[..., :2], dim=-1)
+        off = float((torch.hypot(rho - self.a, x[..., 2]) / self.c - 1).abs().max())
+        if off > 1e-3:
+            raise ValueError(f"{name} must lie on the {self.name}; a point is off by {off:.2g} of the tube's radius")
+        return x
 
     @property
     def _tube(self) -> OneDimensional:

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from lib import validation
 from lib.validation import choice, count
 
 Activation = Literal["relu", "tanh", "silu"]
@@ -38,7 +39,7 @@ def mlp(sizes: Sequence[int], *, generator: torch.Generator, activation: Activat
         A ``torch.nn.Sequential`` of linear layers and activations: ``[b, sizes[0]]`` to ``[b, sizes[-1]]``.
 
     Raises:
-        TypeError: a width is no integer.
+        TypeError: a width is no integer, or ``generator`` no generator.
         ValueError: fewer than two widths, a width below 1, an unknown activation.
 
     Source: K. He et al. 2015, equation 10, for ReLU; Glorot and Bengio 2010 for the principle.
@@ -48,6 +49,7 @@ def mlp(sizes: Sequence[int], *, generator: torch.Generator, activation: Activat
     ((4, 2), True)
     """
     sizes = _widths(sizes)
+    validation.generator("generator", generator)
     layer_types = {"relu": nn.ReLU, "tanh": nn.Tanh, "silu": nn.SiLU}
     activation = choice("activation", activation, tuple(layer_types))
     layers: list[nn.Module] = []
@@ -77,7 +79,7 @@ class EnsembleMLP(nn.Module):
         activation: the nonlinearity between the layers.
 
     Raises:
-        TypeError: a width is no integer.
+        TypeError: a width is no integer, or a generator is none.
         ValueError: bad widths, no generator, an unknown activation.
 
     >>> streams = [torch.Generator().manual_seed(k) for k in range(3)]
@@ -93,7 +95,7 @@ class EnsembleMLP(nn.Module):
     ) -> None:
         super().__init__()
         sizes = _widths(sizes)
-        self.members = count("the number of generators", len(generators))
+        self.members = len(validation.generators("generators", generators))
         self.activation: Activation = choice("activation", activation, tuple(ACTIVATIONS))
         draws = [
             [_draw(pair, pair[0], depth, activation, g) for depth, pair in enumerate(itertools.pairwise(sizes))]
@@ -103,7 +105,17 @@ class EnsembleMLP(nn.Module):
         self.biases = nn.ParameterList([nn.Parameter(torch.zeros(self.members, 1, size)) for size in sizes[1:]])
 
     def forward(self, x: Float[Tensor, "... d"]) -> Float[Tensor, "members b o"]:
-        """Outputs ``[K, b, o]`` for inputs ``[K, b, d]``, or for one batch ``[b, d]`` that all members see."""
+        """Outputs ``[K, b, o]`` for inputs ``[K, b, d]``, or for one batch ``[b, d]`` that all members see.
+
+        Raises:
+            TypeError: ``x`` is no tensor, or of another dtype than the weights.
+            ValueError: ``x`` of another shape.
+        """
+        dim, dtype = self.weights[0].shape[1], self.weights[0].dtype
+        if not isinstance(x, Tensor) or x.dtype != dtype:
+            raise TypeError(f"x must be a tensor of {dtype}, got {getattr(x, 'dtype', type(x).__name__)}")
+        if x.ndim not in (2, 3) or x.shape[-1] != dim or (x.ndim == 3 and x.shape[0] != self.members):
+            raise ValueError(f"x must have shape [b, {dim}] or [{self.members}, b, {dim}], got {tuple(x.shape)}")
         x = x.expand(self.members, -1, -1)
         phi = ACTIVATIONS[self.activation]
         for depth, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):

@@ -60,8 +60,15 @@ class Manifold:
     def sample(
         self, n: int, *, generator: torch.Generator, dtype: torch.dtype = torch.float64
     ) -> Float[Tensor, "n ambient"]:
-        """Draw ``n`` independent points on the CPU in float64, then cast them to ``dtype``."""
-        return self._sample(validation.count("n", n), generator).to(dtype)
+        """Draw ``n`` independent points on the CPU in float64, then cast them to ``dtype``.
+
+        Raises:
+            TypeError: ``n`` no integer, ``generator`` no generator, or ``dtype`` no floating one.
+            ValueError: ``n`` below 1.
+        """
+        validation.count("n", n)
+        validation.floating("dtype", dtype)
+        return self._sample(n, validation.generator("generator", generator)).to(dtype)
 
     def distance(self, x: Float[Tensor, "*batch ambient"], y: Float[Tensor, "*other ambient"]) -> Tensor:
         """Geodesic distance of ``x`` and ``y``; leading axes broadcast, the last one holds the coordinates.
@@ -75,7 +82,7 @@ class Manifold:
         return self._distance(self.check("x", x), self.check("y", y))
 
     def check(self, name: str, x: Tensor) -> Tensor:
-        """Return ``x`` if its last axis holds points of the manifold (within a relative 1e-3 for spheres)."""
+        """Return ``x`` if its last axis holds points of the manifold (within a relative 1e-3 where it is curved)."""
         validation.finite(name, x)
         if x.ndim == 0 or x.shape[-1] != self.ambient_dim:
             raise ValueError(
@@ -118,6 +125,13 @@ class Manifold:
 
     def _quotient(self, group: str) -> "Quotient":
         raise NotImplementedError
+
+
+def expect_manifold(value: Any) -> Manifold:
+    """Return ``value`` if it is a manifold."""
+    if not isinstance(value, Manifold):
+        raise TypeError(f"manifold must be a Manifold, got {value!r}")
+    return value
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ from lib.manifolds import (
     TorusOfRevolution,
 )
 from lib.neighbours import nearest
+from lib.one_dimensional import expect_manifold
 from lib.quantization import lloyd, optimal_codebook
 from lib.statistics import fit_rate
 
@@ -105,7 +106,7 @@ def gap(
     Cost: one search for ``m`` nearest neighbours among ``n`` points (:func:`lib.neighbours.nearest`).
 
     Raises:
-        TypeError: not two tensors of one real floating dtype.
+        TypeError: not two tensors of one real floating dtype, or no manifold.
         ValueError: different widths, points off the manifold, an unknown group, or a group without a manifold.
 
     Source: Perera et al. (2026, arXiv 2605.21692), Definition 1.
@@ -157,6 +158,7 @@ def squared_distances(
             raise ValueError(f"group must be None without a manifold for it to act on; got {group!r}")
         return nearest(data, points, chunk_size=chunk_size).distances[:, 0].square()
     space, project = _orbit_space(manifold, group)
+    data, points = data.detach(), points.detach()
     data, points = project(manifold.check("data", data)), project(manifold.check("points", points))
     found = nearest(space.embed(data), space.embed(points), period=space.period, chunk_size=chunk_size)
     # The embedding orders distances only; the distance itself is the manifold's.
@@ -195,7 +197,7 @@ def gap_curves(
     Cost: ``repeats * data_sets`` neighbour searches, or one sort of all data, per size.
 
     Raises:
-        TypeError: a number that is no integer.
+        TypeError: a number that is no integer, ``sizes`` no sequence, or another argument of the wrong type.
         ValueError: an empty list of sizes, a number below 1, an unknown group.
 
     Source: derived here.
@@ -204,8 +206,11 @@ def gap_curves(
     >>> expected = torch.tensor([1 / 60, 1 / 180], dtype=torch.float64)  # L^2 / (2 (n+1) (n+2))
     >>> assert bool(((curves / expected - 1).abs() < 0.05).all())
     """
+    if not isinstance(sizes, Sequence) or isinstance(sizes, str):
+        raise TypeError(f"sizes must be a sequence of integers, got {type(sizes).__name__}")
     if not sizes:
         raise ValueError("sizes must not be empty")
+    validation.generator("generator", generator)
     many = validation.count("repeats", repeats) * validation.count("data_sets", data_sets)
     validation.count("test_points", test_points)
     space, _ = _orbit_space(manifold, group)
@@ -226,6 +231,7 @@ def gap_curves(
 
 def _orbit_space(manifold: Manifold, group: str | None) -> tuple[Manifold, Callable[[Tensor], Tensor]]:
     """The quotient and the map to it; without a group the manifold itself."""
+    expect_manifold(manifold)
     if group is None:
         return manifold, lambda x: x
     quotient = manifold.quotient(group)
@@ -253,14 +259,15 @@ def exact_gap(
 
     Returns:
         One gap per repeat, without sampling error. Gauss-Legendre quadrature on each half gap, with 6 nodes, or 16
-        where it is longer than a fiftieth of the length. The error is below 1e-12 of the squared length (for powers
-        of the sine up to 10).
+        plus twice the power of the sine where it is longer than a fiftieth of the length. The error is below 1e-12 of
+        the squared length (checked for powers of the sine up to 200).
 
-    Cost: a sort, and 12 or 32 evaluations of the density per point; on a uniform circle none. Memory of a few copies
+    Cost: a sort, and 12 or 32 (and more for powers of the sine) evaluations of the density per point; on a
+    uniform circle none. Memory of a few copies
     of the data.
 
     Raises:
-        TypeError: ``data`` is no floating-point tensor.
+        TypeError: ``data`` is no floating-point tensor, or ``manifold`` no manifold.
         ValueError: fewer than two axes, points off the manifold, an unknown group, or a space of another dimension.
 
     Source: derived here.
@@ -269,9 +276,9 @@ def exact_gap(
     >>> assert abs(float(exact_gap(data, manifold=Circle(1.0))) - 1 / 48) < 1e-15
     """
     validation.finite("data", data)
+    space, project = _orbit_space(manifold, group)
     if data.ndim < 2:
         raise ValueError(f"data must have shape [..., n, {manifold.ambient_dim}], got {tuple(data.shape)}")
-    space, project = _orbit_space(manifold, group)
     data = project(manifold.check("data", data))
     if not isinstance(space, OneDimensional):
         raise ValueError(f"manifold must be a circle or an interval, or have such a quotient; got {space.name}")
@@ -292,7 +299,7 @@ def exact_gap(
     starts, pieces = torch.cat((x, x), -1), torch.cat((rightward, -leftward), -1)
     short = pieces.abs() < length / 50
     total = torch.empty_like(pieces)
-    for chosen, nodes in ((short, 6), (~short, 16)):
+    for chosen, nodes in ((short, 6), (~short, 16 + 2 * getattr(space, "sine_power", 0))):
         # Blocks that stay in the cache: the work is a few operations on each of many numbers.
         blocks = zip(torch.split(starts[chosen], 1 << 15), torch.split(pieces[chosen], 1 << 15), strict=True)
         total[chosen] = torch.cat([_second_moment(space, *block, nodes=nodes) for block in blocks] or [x.new_empty(0)])

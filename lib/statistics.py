@@ -86,7 +86,10 @@ def _sizes(n: Sequence[int] | Sequence[float] | Tensor, gaps: Tensor) -> Tensor:
     """The sample sizes as a float64 vector that fits the gaps."""
     if not isinstance(n, Sequence | Tensor) or isinstance(n, str):
         raise TypeError(f"n must be a sequence of numbers or a tensor, got {type(n).__name__}")
-    sizes = torch.as_tensor(n, device=gaps.device)
+    if not isinstance(n, Tensor):
+        # One by one: torch would store a list of floats in single precision.
+        n = torch.tensor([validation.number(f"n[{i}]", size) for i, size in enumerate(n)], dtype=torch.float64)
+    sizes = n.to(gaps.device)
     if sizes.is_complex() or sizes.dtype == torch.bool:
         raise TypeError(f"n must hold real numbers, got {sizes.dtype}")
     sizes = validation.finite("n", sizes.double(), ndim=1)

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from lib import validation
 from lib.validation import choice, count, number
 
 Batch = TypeVar("Batch")
@@ -51,7 +52,7 @@ def fit(
     Raises:
         TypeError: a number of the wrong type.
         ValueError: a number out of range, an unknown choice, momentum with Adam, too few batches, or a loss that is no
-            longer finite (the run has diverged; the message names the step).
+            longer finite, or parameters after the last step (the run has diverged; the message names the step).
 
     Source: Loshchilov and Hutter 2019 (AdamW); 2017, equation 5 (cosine), without restarts.
 
@@ -101,6 +102,8 @@ def fit(
                     p.mul_(1 - rate * weight_decay)
         update.step()
         history.append(value.detach())
+    if not all(bool(torch.isfinite(p).all()) for p in parameters):
+        raise ValueError(f"the parameters must stay finite, got NaN or infinity after step {steps - 1}; lower lr={lr}")
     return torch.stack(history)
 
 
@@ -119,7 +122,7 @@ def index_batches(
         An iterator of ``[K, batch]`` integer tensors on the CPU.
 
     Raises:
-        TypeError: a size that is no integer.
+        TypeError: a size that is no integer, or a generator that is none.
         ValueError: a size below 1, no generator.
 
     >>> rows = next(index_batches(5, batch=100, generators=[torch.Generator().manual_seed(k) for k in range(2)]))
@@ -127,11 +130,11 @@ def index_batches(
     ((2, 100), True)
     """
     n, batch, block = count("n", n), count("batch", batch), count("block", block)
-    count("the number of generators", len(generators))
+    streams = validation.generators("generators", generators)
 
     def draw() -> Iterator[Tensor]:
         while True:
-            rows = torch.stack([torch.randint(n, (block, batch), generator=g) for g in generators], 1)
+            rows = torch.stack([torch.randint(n, (block, batch), generator=g) for g in streams], 1)
             yield from rows
 
     return draw()

@@ -1,6 +1,7 @@
 """Checks of arguments: one wording for every error, naming the argument, what came and what is allowed."""
 
 import math
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -70,6 +71,8 @@ def number(
     """Return ``value`` as a float if it is finite and in the stated range."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} must be a real number, got {type(value).__name__}")
+    if isinstance(value, int) and abs(value) > sys.float_info.max:
+        raise ValueError(f"{name} must be a number that fits a float, got an integer of {value.bit_length()} bits")
     if not math.isfinite(value):
         raise ValueError(f"{name} must be finite, got {value}")
     if above is not None and not value > above:
@@ -83,6 +86,32 @@ def number(
 
 def choice(name: str, value: Any, allowed: Sequence[Any]) -> Any:
     """Return ``value`` if it is one of ``allowed``."""
-    if value not in allowed:
+    try:
+        known = value in allowed
+    except (TypeError, ValueError, RuntimeError):  # an array has no single truth value
+        known = False
+    if not known:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}")
+    return value
+
+
+def generator(name: str, value: Any) -> torch.Generator:
+    """Return ``value`` if it is a random generator: no draw may fall back to the global one."""
+    if not isinstance(value, torch.Generator):
+        raise TypeError(f"{name} must be a torch.Generator, got {type(value).__name__}")
+    return value
+
+
+def generators(name: str, value: Any) -> list[torch.Generator]:
+    """Return ``value`` as a list if it is a sequence of one or more random generators."""
+    if not isinstance(value, Sequence):
+        raise TypeError(f"{name} must be a sequence of torch.Generator, got {type(value).__name__}")
+    count(f"the number of {name}", len(value))
+    return [generator(f"{name}[{i}]", one) for i, one in enumerate(value)]
+
+
+def floating(name: str, value: Any) -> torch.dtype:
+    """Return ``value`` if it is a real floating dtype."""
+    if not isinstance(value, torch.dtype) or not value.is_floating_point:
+        raise TypeError(f"{name} must be a floating-point torch.dtype, got {value!r}")
     return value

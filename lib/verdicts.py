@@ -37,6 +37,10 @@ class Region:
     low: float
     high: float
 
+    def __post_init__(self) -> None:
+        if not self.low <= self.high:
+            raise ValueError(f"low must be at most high, got {self.low} and {self.high}")
+
     def __str__(self) -> str:
         low, high = _digits(self.low), _digits(self.high)
         if math.isinf(self.low) or math.isinf(self.high):
@@ -359,12 +363,15 @@ def ill_posed(id: str, label: str, *, instead: str) -> None:
     Raises:
         ValueError: an id or a label that the ledger does not have, also inside ``instead``; ``instead`` is empty or
             names the check itself; the ledger gives a margin.
+        TypeError: ``instead`` is not a string.
     """
     _without_margin(id, label)
-    other, _, name = instead.partition(".")
+    if not isinstance(instead, str):
+        raise TypeError(f"instead must be a string, got {type(instead).__name__}")
+    other, dot, name = instead.partition(".")
     if not instead or instead in (id, f"{id}.{label}"):
         raise ValueError(f"instead must name another claim or check that is tested instead, got {instead!r}")
-    _registered(other, name) if name else _claim(other)
+    _registered(other, name) if dot else _claim(other)
     _publish(id, label, Verdict("ill-posed", "ill-posed", instead=instead))
 
 
@@ -403,7 +410,8 @@ def claims() -> Mapping[str, Claim]:
 
     Raises:
         FileNotFoundError: there is no ledger where ``LIB_CLAIMS`` or the repository says.
-        ValueError: a row that breaks the schema of the header of ``book/claims.yml``; the message names the row.
+        ValueError: a file that is no YAML, which the message names; or a row that breaks the schema of the header of
+            ``book/claims.yml``; the message names the row.
     """
     path = _path()
     if not path.is_file():
@@ -427,7 +435,10 @@ class _UniqueKeys(yaml.SafeLoader):
 
 @lru_cache(maxsize=8)
 def _load(path: Path, modified: int) -> Mapping[str, Claim]:
-    document = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeys)
+    try:
+        document = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeys)
+    except (yaml.YAMLError, UnicodeDecodeError, TypeError) as error:  # TypeError: a list as a key
+        raise ValueError(f"{path} is no YAML that can be read: {error}") from error
     keys = {"articles": dict, "claims": list}
     if not isinstance(document, dict) or {key: type(value) for key, value in document.items()} != keys:
         raise ValueError(f"{path} must hold a mapping articles and a list claims, and nothing else")
@@ -482,6 +493,8 @@ def _row(row: Any, articles: Mapping[str, Any]) -> Claim:
 
 
 def _claim(id: str) -> Claim:
+    if not isinstance(id, str):
+        raise TypeError(f"id must be a string, got {type(id).__name__}")
     ledger = claims()
     if id not in ledger:
         raise ValueError(f"id {id!r} is not a claim of {_path()}")
@@ -528,7 +541,13 @@ def _region(name: str, value: Any) -> Region:
 
 
 def _sample(name: str, values: Any) -> NDArray[np.float64]:
-    array = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(f"{name} must be given without a mask, got a masked array: drop the masked repeats, and say so")
+    if isinstance(values, Tensor):
+        values = values.detach().cpu()
+        # numpy has no bfloat16.
+        values = values.double().numpy() if values.is_floating_point() else values.numpy()
+    array = np.asarray(values)
     if array.dtype.kind != "f":
         raise TypeError(f"{name} must hold real floating-point numbers, got {array.dtype}")
     if array.ndim != 1:

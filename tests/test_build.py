@@ -104,7 +104,7 @@ def save(root: Path, **notebooks: nbformat.NotebookNode) -> None:
 
 @pytest.fixture(autouse=True)
 def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("LIB_DEVICE", "LIB_BUDGET", "LIB_SEED"):
+    for name in ("LIB_DEVICE", "LIB_BUDGET", "LIB_SEED", "LIB_CLAIMS"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -154,6 +154,11 @@ def test_the_key_covers_everything_a_chapter_reads(book: Path, monkeypatch: pyte
     changed()
     (book / "requirements.txt").write_text("torch==2\n")
     changed()
+    (book / "book" / "other.yml").write_text(CLAIMS)
+    monkeypatch.setenv("LIB_CLAIMS", "other.yml")  # relative to the chapter, as in its kernel
+    changed()
+    (book / "book" / "other.yml").write_text(CLAIMS.replace("0.1", "0.3"))
+    changed()
     monkeypatch.setenv("LIB_SEED", "7")
     changed()
     monkeypatch.setenv("LIB_BUDGET", "gpu")
@@ -175,6 +180,15 @@ def test_the_key_ignores_stored_outputs_and_byte_code(book: Path) -> None:
     notebook.metadata["language_info"] = {"name": "python", "version": "3.13.1"}
     save(book, beta=notebook)
     assert key(book) == before
+
+
+@pytest.mark.filterwarnings("ignore::nbformat.warnings.MissingIDFieldWarning")
+def test_the_key_of_a_notebook_without_ids_is_one(book: Path) -> None:
+    notebook = beta()
+    for cell in notebook.cells:
+        del cell["id"]
+    (book / "book" / "beta.ipynb").write_text(json.dumps(notebook))
+    assert key(book) == key(book)
 
 
 def test_the_automatic_device_and_the_same_device_by_name_share_a_key(
@@ -224,7 +238,7 @@ def test_a_failing_chapter_is_named_and_leaves_the_others(book: Path, capsys: py
 def test_a_stale_copy_is_gone_before_its_chapter_runs_and_cannot_be_staged(book: Path) -> None:
     for name in ("alpha", "beta"):
         path = book / "book" / f"{name}.ipynb"
-        execute.publish(nbformat.read(path, as_version=4), name, execute.execution_key(path, book), book)
+        execute.publish(nbformat.read(path, as_version=4), name, execute.execution_key(path, book), book, seconds=1.0)
     assert stage.chapters(book).keys() == {"alpha", "beta"}
     (book / "lib" / "sums.py").write_text('"""Changed."""\n')
     with pytest.raises(SystemExit, match="not executed on today's sources: alpha, beta"):
@@ -243,6 +257,19 @@ def test_an_unknown_chapter_is_refused_with_the_names_there_are(book: Path, caps
     with pytest.raises(SystemExit):
         execute.main(["delta"], book)
     assert "no chapter named delta; there are: alpha, beta" in capsys.readouterr().err
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("workers", ["0", "-1"])
+def test_a_run_without_a_worker_is_refused(book: Path, workers: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        execute.main(["--workers", workers], book)
+    assert "--workers must be at least 1" in capsys.readouterr().err
+
+
+def test_a_chapter_named_twice_runs_once(book: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert execute.main(["beta", "beta"], book) == 0
+    assert capsys.readouterr().out.endswith("chapters: 1 executed, 0 current, 0 failed\n")
 
 
 def test_refresh_writes_the_committed_form_of_the_cpu_run(book: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -384,7 +411,7 @@ def test_a_failed_chapter_is_published_as_its_text_with_the_error(
     monkeypatch.setattr(stage, "build", lambda root, *, strict: strictness.append(strict) or True)
     source = book / "book" / "alpha.ipynb"
     alpha_key = execute.execution_key(source, book)
-    execute.publish(nbformat.read(source, as_version=4), "alpha", alpha_key, book)
+    execute.publish(nbformat.read(source, as_version=4), "alpha", alpha_key, book, seconds=1.0)
     stored = beta("raise RuntimeError")
     stored.cells[1].outputs = [new_output("stream", name="stdout", text="of an earlier run")]
     save(book, beta=stored)

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -61,6 +62,7 @@ def test_a_device_with_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
         ("cuda", RuntimeError, "LIB_DEVICE=cuda but torch sees 0 CUDA devices"),
         ("cuda:3", RuntimeError, "LIB_DEVICE=cuda:3 but torch sees 0 CUDA devices"),
         ("mps", RuntimeError, "LIB_DEVICE=mps but torch has no MPS device here"),
+        ("cpu:3", RuntimeError, "LIB_DEVICE=cpu:3 but only CUDA devices have numbers"),
         ("gpu", RuntimeError, "LIB_DEVICE='gpu' is not a device name that torch knows"),
         ("meta", ValueError, "LIB_DEVICE must be one of 'cuda', 'mps', 'cpu'; got 'meta'"),
     ],
@@ -136,7 +138,7 @@ def test_library_seed_zero_is_a_seed(monkeypatch: pytest.MonkeyPatch, capsys: py
 
 
 @pytest.mark.bad_input
-@pytest.mark.parametrize("value", ["-1", "1.5", "one", " "])
+@pytest.mark.parametrize("value", ["-1", "1.5", "one", " ", "\N{SUPERSCRIPT TWO}", "\N{ARABIC-INDIC DIGIT FIVE}"])
 def test_bad_seed_in_the_environment(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("LIB_SEED", value)
     with pytest.raises(ValueError, match=f"LIB_SEED must be a whole number from 0, got '{value}'"):
@@ -144,9 +146,19 @@ def test_bad_seed_in_the_environment(monkeypatch: pytest.MonkeyPatch, value: str
 
 
 @pytest.mark.bad_input
+def test_the_largest_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    compute.setup(2**63 - 1)
+    with pytest.raises(ValueError, match=r"^seed must be between 0 and 9223372036854775807"):
+        compute.setup(2**63)
+    monkeypatch.setenv("LIB_SEED", str(2**63))
+    with pytest.raises(ValueError, match="LIB_SEED must be between 0 and 9223372036854775807"):
+        compute.setup(0)
+
+
+@pytest.mark.bad_input
 @pytest.mark.parametrize("call", [compute.setup, compute.generator])
 def test_bad_seed(call: Any) -> None:
-    with pytest.raises(ValueError, match="seed must be at least 0, got -1"):
+    with pytest.raises(ValueError, match=r"seed must be (at least 0|between 0 and \d+), got -1"):
         call(-1)
     with pytest.raises(TypeError, match="seed must be an integer, got float"):
         call(1.0)
@@ -167,9 +179,37 @@ def test_sound_values_come_back_as_they_are() -> None:
     assert validation.number("t", 0.0, at_least=0.0) == 0.0
     assert validation.choice("way", "up", ("up", "down")) == "up"
     validation.matching("x", CLOUD, "y", CLOUD[:1])
+    stream = torch.Generator()
+    assert validation.generator("generator", stream) is stream
+    assert validation.generators("generators", (stream, stream)) == [stream, stream]
+    assert validation.floating("dtype", torch.float32) is torch.float32
 
 
 BAD: list[tuple[Any, type[Exception], str]] = [
+    (
+        lambda: validation.number("t", 10**400),
+        ValueError,
+        "t must be a number that fits a float, got an integer of 1329 bits",
+    ),
+    (
+        lambda: validation.choice("way", np.ones(2), ("up", "down")),
+        ValueError,
+        "way must be one of 'up', 'down'; got array([1., 1.])",
+    ),
+    (
+        lambda: validation.choice("way", torch.ones(2), (1, 2)),
+        ValueError,
+        "way must be one of 1, 2; got tensor([1., 1.])",
+    ),
+    (lambda: validation.generator("generator", None), TypeError, "generator must be a torch.Generator, got NoneType"),
+    (lambda: validation.generators("g", [3]), TypeError, "g[0] must be a torch.Generator, got int"),
+    (lambda: validation.generators("g", []), ValueError, "the number of g must be at least 1, got 0"),
+    (lambda: validation.generators("g", None), TypeError, "g must be a sequence of torch.Generator, got NoneType"),
+    (
+        lambda: validation.floating("dtype", torch.int64),
+        TypeError,
+        "dtype must be a floating-point torch.dtype, got torch.int64",
+    ),
     (lambda: validation.finite("x", [1.0]), TypeError, "x must be a torch.Tensor, got list"),
     (
         lambda: validation.finite("x", torch.tensor([1])),

@@ -388,11 +388,34 @@ def test_bad_arguments(sandbox, arguments, error, message):
 
 
 @pytest.mark.bad_input
-@pytest.mark.parametrize("url", ["ftp://127.0.0.1/x", "/usr/share", "file:///etc"])
+@pytest.mark.parametrize(
+    "url", ["ftp://127.0.0.1/x", "/usr/share", "file:///etc", "http://", "http://[::1", "http://a:b/", "http://a b/"]
+)
 def test_bad_address(sandbox, url, monkeypatch):
     monkeypatch.setenv("LIB_DATA_URL", url)
     with pytest.raises(ValueError, match=r"LIB_DATA_URL.* must start with http"):
         data.fashion_mnist("test", 10)
+
+
+@pytest.mark.bad_input
+def test_arguments_of_the_wrong_type(sandbox):
+    with pytest.raises(TypeError, match="base_url must be a string, got bytes"):
+        data.download_fashion_mnist(base_url=b"http://127.0.0.1")
+    with pytest.raises(TypeError, match="download must be a bool, got str"):
+        data.fashion_mnist("test", 10, download="no")
+
+
+def test_folders_may_start_with_the_home_folder(sandbox, files, monkeypatch, capsys):
+    monkeypatch.setenv("HOME", str(sandbox))
+    monkeypatch.setenv("LIB_CACHE_DIR", "~/cache")
+    fill(sandbox / "cache", files)
+    data.fashion_mnist("test", 10)
+    monkeypatch.setenv("LIB_DATA_DIR", "~/cache")
+    data.fashion_mnist("test", 10)
+    assert [line.split("source: ")[1] for line in capsys.readouterr().out.splitlines()] == [
+        "user cache",
+        "LIB_DATA_DIR",
+    ]
 
 
 # The key of the build cache
@@ -401,11 +424,12 @@ def test_bad_address(sandbox, url, monkeypatch):
 def test_data_digest_changes_with_the_data_only(sandbox, files, monkeypatch):
     digests = [data.data_digest()]
     assert data.data_digest() == digests[0]
+    fill(sandbox / "cache", {name: raw for name, raw in files.items() if "t10k" in name})
+    digests.append(data.data_digest())
     fill(sandbox / "cache", files)
     digests.append(data.data_digest())
-    name = "t10k-labels-idx1-ubyte.gz"
-    os.utime(sandbox / "cache" / name, ns=(1, 1))
-    digests.append(data.data_digest())
+    os.utime(sandbox / "cache" / "t10k-labels-idx1-ubyte.gz", ns=(1, 1))
+    assert data.data_digest() == digests[-1]  # the content is what its checksum says
     monkeypatch.setenv("LIB_DATA_DIR", str(sandbox / "cache"))  # the printed line differs, so the key must
     digests.append(data.data_digest())
     monkeypatch.setenv("LIB_DATA_DIR", str(sandbox / "absent"))
@@ -416,3 +440,11 @@ def test_data_digest_changes_with_the_data_only(sandbox, files, monkeypatch):
     monkeypatch.setattr(data, "_SUBSET", subset)
     digests.append(data.data_digest())
     assert len(set(digests)) == 5
+
+
+def test_data_digest_survives_the_download_that_was_asked_for(sandbox, mirror, monkeypatch):
+    subset = data.data_digest()
+    monkeypatch.setenv("LIB_DATA_URL", mirror.url)
+    before = data.data_digest()
+    data.fashion_mnist("test", 10)
+    assert subset != before == data.data_digest()

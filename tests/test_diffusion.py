@@ -193,6 +193,23 @@ def test_inputs_are_left_alone_and_the_result_is_repeatable() -> None:
     assert torch.equal(x, copies[1])
 
 
+@pytest.mark.parametrize("group", [None, "antipodal", "axis", "phase"])
+def test_a_later_change_of_the_data_changes_nothing(group: str | None) -> None:
+    data, x = draw(10, 4 if group == "phase" else 3), draw(5, 4 if group == "phase" else 3, seed=1)
+    denoise = ideal_denoiser(data, group=group)
+    before = denoise(x, 0.3)
+    data.zero_()
+    assert torch.equal(denoise(x, 0.3), before)
+
+
+@pytest.mark.parametrize("sigma", [1e-6, 1e-9, 1e-12])
+@pytest.mark.parametrize("shift", [0.0, 1e6])
+def test_orbits_at_small_noise_are_the_nearest_ones(sigma: float, shift: float) -> None:
+    data = sphere(6) + torch.tensor([0.0, 0.0, shift], dtype=torch.float64)
+    turned = data @ turn(torch.tensor([1.0], dtype=torch.float64), "axis", 3)[0].T
+    assert torch.allclose(ideal_denoiser(data, group="axis")(turned, sigma), turned, rtol=1e-12, atol=1e-12)
+
+
 # Levels, noise and the sampler -------------------------------------------------------------------------------------
 
 
@@ -329,6 +346,14 @@ def test_trained_denoisers_keep_dtype_and_show_themselves() -> None:
     assert bool(torch.isfinite(out).all())
 
 
+def test_data_that_require_a_gradient_train_the_same() -> None:
+    data = sphere(3)[None]
+    plain = train_denoisers(data, generators=generators(1), steps=2, **SMALL)
+    tracked = train_denoisers(data.clone().requires_grad_(), generators=generators(1), steps=2, **SMALL)
+    assert not tracked.scale.requires_grad
+    assert torch.equal(plain.history, tracked.history)
+
+
 def test_training_leaves_the_global_generator_alone() -> None:
     torch.manual_seed(0)
     before = torch.get_rng_state()
@@ -392,6 +417,23 @@ EYE = torch.eye(3, dtype=torch.float64)
         (lambda: train_denoisers(DATA[None], generators=generators(1), steps=0), ValueError, "steps"),
         (lambda: symmetric_pair()(DATA, 10.0), ValueError, "sigma"),
         (lambda: symmetric_pair()(DATA.long(), 1.0), TypeError, "x"),
+        (lambda: symmetric_pair()(DATA[:, :2], 1.0), ValueError, r"x must have shape \[m, 3\] or \[2, m, 3\]"),
+        (lambda: symmetric_pair()(DATA.expand(3, -1, -1), 1.0), ValueError, "x must have shape"),
+        (lambda: symmetric_pair()(1e300 * DATA, 1.0), ValueError, "x in float32 must be finite"),
+        (lambda: train_denoisers(1e300 * DATA[None], generators=generators(1)), ValueError, "data in float32"),
+        (lambda: train_denoisers(DATA[None], generators=[0]), TypeError, r"generators\[0\] must be a torch.Generator"),
+        (lambda: train_denoisers(DATA.expand(2, -1, -1), generators=2 * generators(1)), ValueError, "got one twice"),
+        (
+            lambda: train_denoisers(DATA[None], generators=generators(1), sigma_range=(0.1, 1.0, 2.0)),
+            ValueError,
+            "sigma_range must hold",
+        ),
+        (lambda: sample(lambda x, s: None, DATA, sigmas=torch.tensor([1.0])), TypeError, "the output of denoiser"),
+        (lambda: sample(lambda x, s: x / 0, DATA, sigmas=torch.tensor([1.0])), ValueError, "the output of denoiser"),
+        (lambda: sample(lambda x, s: x.float(), DATA, sigmas=torch.tensor([1.0])), TypeError, "keep the dtype"),
+        (lambda: start_noise(2, 3, sigma=1.0, generator=None), TypeError, "generator must be"),
+        (lambda: start_noise(2, 3, sigma=1.0, generator=torch.Generator(), dtype=torch.int64), TypeError, "dtype"),
+        (lambda: noise_levels(math.nextafter(1.0, 2.0), 1.0, 5), ValueError, "steps must leave room"),
     ],
 )
 def test_bad_input_is_named(call, error, message) -> None:

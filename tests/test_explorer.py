@@ -269,6 +269,11 @@ def own_figure(figure, n):
         ({"options": {"n": list(range(13))}}, ValueError, "2 to 12 frames in all, got 13"),
         ({"options": {"n": list(range(5)), "k": [1, 2, 3]}}, ValueError, "2 to 12 frames in all, got 15"),
         ({"options": {}}, ValueError, "2 to 12 frames in all, got 0"),
+        ({"options": [("n", [1, 2])]}, TypeError, "options must be a mapping, got list"),
+        ({"options": {"a-b": [1, 2]}}, ValueError, "options must have identifiers as keys, got 'a-b'"),
+        ({"options": {"a b": [1, 2]}}, ValueError, "options must have identifiers as keys, got 'a b'"),
+        ({"options": {1: [1, 2]}}, ValueError, "options must have identifiers as keys, got 1"),
+        ({"caption": 3}, TypeError, "caption must be a string or None, got int"),
         ({"options": {"n": [1]}}, ValueError, r"options\['n'\] must hold at least 2 values"),
         ({"options": {"n": [1, 1.0]}}, ValueError, "different labels"),
         (

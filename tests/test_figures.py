@@ -205,6 +205,8 @@ def test_legend_below_names_each_label_once():
     [
         (lambda ax: figures.new((0.0, 1.0)), "size"),
         (lambda ax: figures.png(ax.figure, colours=1), "colours"),
+        (lambda ax: figures.loglog(ax, ticks=[0.0, 1.0]), "ticks must be above 0"),
+        (lambda ax: figures.loglog(ax, ticks=[1.0, float("nan")]), "ticks must be above 0"),
         (lambda ax: figures.guide(ax, [0.0, 1.0], -1.0, through=(1.0, 1.0)), "x must be above 0"),
         (lambda ax: figures.guide(ax, [], -1.0, through=(1.0, 1.0)), "x must be above 0"),
         (lambda ax: figures.guide(ax, [1.0, float("nan")], -1.0, through=(1.0, 1.0)), "x must be above 0"),
@@ -213,6 +215,8 @@ def test_legend_below_names_each_label_once():
         (lambda ax: figures.error_band(ax, [1, 2], [0, 0], [1, 1, 1], centre=[0, 0]), r"low \(2,\), high \(3,\)"),
         (lambda ax: figures.error_band(ax, [1], [2], [1], centre=[1]), "high must be at least low"),
         (lambda ax: figures.error_band(ax, [1], [float("nan")], [1], centre=[1]), "high must be at least low"),
+        (lambda ax: figures.error_band(ax, [float("nan")], [0], [1], centre=[1]), "x must be finite"),
+        (lambda ax: figures.error_band(ax, [1], [0], [1], centre=[float("nan")]), "centre must be finite"),
         (lambda ax: figures.error_band(ax, [1], [0], [1], centre=[1, 2]), r"centre \(2,\)"),
         (lambda ax: figures.sphere_points(ax, np.ones((3, 2)), kind="data"), r"points must have shape \[n, 3\]"),
         (lambda ax: figures.sphere_points(ax, np.full((3, 3), np.nan), kind="data"), "be finite"),

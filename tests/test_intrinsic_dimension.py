@@ -278,6 +278,7 @@ def curve(**options):
 
 
 LATTICE = torch.cartesian_prod(torch.arange(6.0), torch.arange(6.0))
+NEARLY = torch.cat([LATTICE, torch.tensor([[20.0, 20.0]])])
 TWINS = torch.cat([SMALL, SMALL[:7]])
 
 
@@ -299,6 +300,7 @@ TWINS = torch.cat([SMALL, SMALL[:7]])
         (ValueError, "points must be distinct, got 14 with a duplicate", lambda: mle(TWINS)),
         (ValueError, "points must not form a lattice", lambda: twonn(LATTICE)),
         (ValueError, "points must not form a lattice", lambda: mle(LATTICE, k=2)),
+        (ValueError, "points must not form a lattice.*every kept", lambda: twonn(NEARLY, estimator="fit")),
         (ValueError, "points must be mostly distinct", lambda: gap_dimension(torch.ones(400, 2), generator=stream(0))),
         (ValueError, "points must leave at least 64", lambda: gap_dimension(SMALL[:300], generator=stream(0))),
         (ValueError, "repeats must be at least 2, got 1", lambda: gap_dimension(SMALL, generator=stream(0), repeats=1)),
@@ -329,3 +331,30 @@ def test_a_gap_that_does_not_fall_is_refused():
     """The corners of a simplex are equally far from each other, however many are in the codebook."""
     with pytest.raises(ValueError, match="gap that falls"):
         gap_dimension(torch.eye(400), generator=stream(0))
+
+
+def test_table_and_search_give_the_same_curve(monkeypatch: pytest.MonkeyPatch) -> None:
+    cloud = 3 + torch.randn(300, 7, generator=stream(8), dtype=torch.float64)
+    options = {"sizes": (5, 20, 80), "splits": "random", "repeats": 4}
+    _, by_table = gap_curve(cloud, generator=stream(9), **options)
+    monkeypatch.setattr("lib.intrinsic_dimension.TABLE_LIMIT", 0)
+    _, by_search = gap_curve(cloud, generator=stream(9), **options)
+    assert torch.allclose(by_table, by_search, rtol=1e-12, atol=0)
+
+
+def test_the_table_is_left_where_it_has_no_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    cloud = 1e-8 * torch.randn(300, 3, generator=stream(8), dtype=torch.float64)
+    cloud[::2] += 1
+    options = {"sizes": (20, 40, 80), "splits": "random", "repeats": 3}
+    _, by_table = gap_curve(cloud, generator=stream(9), **options)
+    monkeypatch.setattr("lib.intrinsic_dimension.TABLE_LIMIT", 0)
+    _, by_search = gap_curve(cloud, generator=stream(9), **options)
+    assert torch.allclose(by_table, by_search, rtol=1e-12, atol=0)
+
+
+def test_a_cloud_that_requires_a_gradient_is_measured() -> None:
+    options = {"sizes": (5, 20, 80), "splits": "random"}
+    _, plain = gap_curve(SMALL, generator=stream(9), **options)
+    _, tracked = gap_curve(SMALL.clone().requires_grad_(), generator=stream(9), **options)
+    assert not tracked.requires_grad
+    assert torch.equal(plain, tracked)

@@ -300,6 +300,14 @@ def test_bad_parameters():
         (lambda: FlatTorus(3).ball_mass(torch.ones(1)), ValueError, "ball_mass"),
         (lambda: Circle(1.0).ball_mass(torch.ones(1), chordal=True), ValueError, "chordal must be False"),
         (lambda: Circle(1.0).sample(0, generator=seeded()), ValueError, "n must be at least 1"),
+        (
+            lambda: Circle(1.0).sample(2, generator=None),
+            TypeError,
+            r"generator must be a torch\.Generator, got NoneType",
+        ),
+        (lambda: Circle(1.0).sample(2, generator=3), TypeError, r"generator must be a torch\.Generator, got int"),
+        (lambda: Circle(1.0).sample(2, generator=seeded(), dtype=torch.int64), TypeError, "dtype must be a floating"),
+        (lambda: Circle(1.0).sample(2, generator=seeded(), dtype="float"), TypeError, "dtype must be a floating"),
     ]:
         with pytest.raises(error, match=message):
             call()
@@ -322,3 +330,14 @@ def test_bad_points():
         Interval().distance(torch.tensor([[1.5]]), torch.tensor([[0.5]]))
     with pytest.raises(ValueError, match="x must lie on the sphere"):
         Sphere(2).quotient("axis").project(2 * good)
+    inside = torch.tensor([[0.0, 1.0]])
+    assert float(Cube(2).distance(inside, inside)) == 0
+    for off in (-0.1, 0.1):
+        with pytest.raises(ValueError, match=r"x must lie in cube \[0,1\]\^2"):
+            Cube(2).distance(inside + off, inside)
+    torus = TorusOfRevolution(1.0, 0.1)
+    ring = torch.tensor([[0.0, 0.9, 0.0]])
+    assert float(torus.distance(1.00001 * ring, ring)) < 1e-4
+    for call in (torus.quotient("rotation").project, lambda x: torus.distance(x, ring)):
+        with pytest.raises(ValueError, match="x must lie on the torus of revolution"):
+            call(1.001 * ring)

@@ -400,6 +400,7 @@ def test_summary_for_a_notebook():
         ({"start": torch.zeros(4, 2)}, TypeError, "start must have the dtype of points"),
         ({"start": torch.full((4, 2), torch.nan).double()}, ValueError, "start must be finite"),
         ({"generator": None}, ValueError, r"generator must be given for start='kmeans\+\+', got None"),
+        ({"generator": 0}, TypeError, "generator must be a torch.Generator, got int"),
     ],
 )
 def test_bad_arguments_of_lloyd(change, error, message):
@@ -444,3 +445,13 @@ def test_bad_arguments_of_optimal_codebook(manifold, n, group, error, message):
 def test_bad_arguments_of_fibonacci_sphere(n, radius, name):
     with pytest.raises(ValueError, match=f"{name} must be"):
         fibonacci_sphere(n, radius=radius)
+
+
+def test_kmeans_plus_plus_starts_in_every_cluster():
+    # Ten tight clusters far apart: once a cluster has a centre, its share of the squared distance is 1e-10.
+    centres = torch.eye(10, dtype=torch.float64)
+    noise = 1e-6 * torch.randn(200, 10, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    points = centres.repeat_interleave(20, 0) + noise
+    for seed in range(5):
+        found = lloyd(points, 10, steps=1, generator=torch.Generator().manual_seed(seed))
+        assert found.history[0] < 1e-10

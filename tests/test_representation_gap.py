@@ -1,5 +1,6 @@
 """The gap, its exact expectations and its limits: golden values, brute force, quadrature by scipy, Monte Carlo."""
 
+import itertools
 import math
 
 import numpy as np
@@ -33,7 +34,7 @@ from lib.manifolds import (
     TorusOfRevolution,
 )
 from lib.neighbours import nearest
-from lib.representation_gap import exact_gap, gap, squared_distances
+from lib.representation_gap import exact_gap, gap, gap_curves, squared_distances
 from lib.statistics import fit_rate
 
 TORUS = TorusOfRevolution(1.0, 0.4)
@@ -577,6 +578,13 @@ def test_bad_clouds():
         (lambda: effective_sample_size(1, manifold=Sphere(2)), ValueError, "manifold must have dimension d = 1"),
         (lambda: asymptotic_gap(Sphere(2), 10.0, data="random"), ValueError, "data must be one of"),
         (lambda: asymptotic_gap(Sphere(2), 0.0), ValueError, "n must be greater than 0"),
+        (lambda: asymptotic_gap(Sphere(2), "3"), TypeError, "n must be a real number, got str"),
+        (lambda: asymptotic_gap(Sphere(2), []), ValueError, "n must not be empty"),
+        (lambda: asymptotic_gap("sphere", 3), TypeError, "manifold must be a Manifold, got 'sphere'"),
+        (lambda: expected_gap(2, 3), TypeError, "manifold must be a Manifold, got 2"),
+        (lambda: effective_sample_size(2, manifold="sphere"), TypeError, "manifold must be a Manifold"),
+        (lambda: exact_gap(torch.ones(3, 1), manifold=None), TypeError, "manifold must be a Manifold, got None"),
+        (lambda: gap(torch.ones(3, 1), torch.ones(3, 1), manifold=1), TypeError, "manifold must be a Manifold, got 1"),
         (lambda: axis_rotation_law(1.0), ValueError, "n must be greater than 1"),
         (lambda: boundary_constant(1), ValueError, "k must be at least 2"),
     ],
@@ -584,3 +592,98 @@ def test_bad_clouds():
 def test_bad_arguments(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+# --- independent repeats of the whole experiment ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("space", "group"),
+    [
+        (Circle(), None),
+        (CircleDensity(0.8), None),
+        (Sphere(2), None),
+        (Sphere(2), "axis"),
+        (Sphere(3), "axis"),
+        (Sphere(3), "phase"),
+        (FlatTorus(2), "translation"),
+        (Cube(2), None),
+        (TorusOfRevolution(1.0, 0.4), "rotation"),
+    ],
+    ids=lambda v: v.name if isinstance(v, Manifold) else str(v),
+)
+def test_gap_curves_average_to_the_exact_expectation(space: Manifold, group: str | None) -> None:
+    curves = gap_curves(space, [8, 32], group=group, repeats=40, data_sets=25, generator=seeded(11))
+    assert curves.shape == (40, 2)
+    error = curves.std(0) / math.sqrt(40)
+    assert bool(((curves.mean(0) - expected_gap(space, [8, 32], group=group)).abs() < 4.5 * error).all())
+    assert bool((error / curves.mean(0) < 0.1).all())  # or the line above could not fail
+
+
+def test_gap_curves_project_when_they_draw_on_the_quotient() -> None:
+    sphere, n = Sphere(2), 16
+    data = sphere.sample(4000 * n, generator=seeded(12)).reshape(4000, n, 3)
+    projected = exact_gap(data, manifold=sphere, group="axis")
+    drawn = gap_curves(sphere, [n], group="axis", repeats=4000, data_sets=1, generator=seeded(13))[:, 0]
+    assert scipy.stats.ks_2samp(projected.numpy(), drawn.numpy()).pvalue > 1e-4
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"sizes": []}, ValueError, "sizes"),
+        ({"sizes": [0]}, ValueError, r"sizes\[0\]"),
+        ({"sizes": [4.0]}, TypeError, r"sizes\[0\]"),
+        ({"sizes": [4], "repeats": 0}, ValueError, "repeats"),
+        ({"sizes": [4], "data_sets": 0}, ValueError, "data_sets"),
+        ({"sizes": [4], "test_points": 0}, ValueError, "test_points"),
+        ({"sizes": [4], "group": "phase"}, ValueError, "group"),
+        ({"sizes": 4}, TypeError, "sizes must be a sequence of integers, got int"),
+        ({"sizes": [4], "generator": None}, TypeError, "generator must be a torch.Generator, got NoneType"),
+        ({"sizes": [4], "manifold": "sphere"}, TypeError, "manifold must be a Manifold, got 'sphere'"),
+    ],
+)
+def test_gap_curves_name_a_bad_argument(options: dict, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        gap_curves(**{"manifold": Sphere(2), "generator": seeded(0), **options})
+
+
+def test_asymptotic_gap_of_a_sequence() -> None:
+    values = asymptotic_gap(Sphere(2), [10, 100.0])
+    assert values.tolist() == [asymptotic_gap(Sphere(2), 10), asymptotic_gap(Sphere(2), 100.0)]
+
+
+@pytest.mark.parametrize("power", [10, 50, 200])
+def test_exact_gap_where_the_density_is_a_narrow_peak(power: int) -> None:
+    """One point in the middle: the gap is the variance of the law; at an end, with the mean added."""
+    space = Interval(1.0, sine_power=power)
+    u = (torch.arange(4000, dtype=torch.float64) + 0.5) / 4000  # the midpoint rule is exact to rounding here
+    for centre in (0.0, 0.5, 0.3):
+        expected = float(((u - centre) ** 2 * space.pdf(u)).mean())
+        found = float(exact_gap(torch.tensor([[centre]], dtype=torch.float64), manifold=space))
+        assert abs(found - expected) < 1e-12
+
+
+@pytest.mark.parametrize("d", [2, 30, 100, 300])
+@pytest.mark.parametrize("n", [1, 10, 100, 10_000])
+def test_expectation_on_high_spheres(d: int, n: int) -> None:
+    r"""Against :math:`4\int_0^1(1-I_s(d/2,d/2))^nds` by scipy, for chords; and :math:`2` exactly for n = 1."""
+    edges = scipy.special.betaincinv(d / 2, d / 2, np.minimum(1, np.array([0, 1e-6, 1e-3, 0.1, 0.5, 1, 2, 5, 50]) / n))
+    pieces = [
+        scipy.integrate.quad(lambda s: 4 * scipy.special.betainc(d / 2, d / 2, 1 - s) ** n, a, b, epsabs=0)[0]
+        for a, b in itertools.pairwise(edges)
+        if b > a
+    ]
+    found = expected_gap(Sphere(d), n, distance="chordal")
+    assert found == pytest.approx(sum(pieces), rel=1e-10)
+    if n == 1:
+        assert found == pytest.approx(2, rel=1e-12)
+
+
+def test_clouds_that_require_a_gradient_are_measured() -> None:
+    data, points = draws(Sphere(2), 2, 9)
+    plain = squared_distances(data, points, manifold=Sphere(2))
+    tracked = squared_distances(data.requires_grad_(), points.requires_grad_(), manifold=Sphere(2))
+    assert not tracked.requires_grad
+    assert torch.equal(plain, tracked)

@@ -152,6 +152,21 @@ def test_key_follows_the_code_and_the_margins_only(tmp_path: Path) -> None:
     assert key(below="x = 2") != same
     assert key(cell="from lib import above\nabove.x") != same
     assert key(margin=0.2) != same
+    for cell in ("import lib.above", "import lib.above as above"):
+        assert key(cell=cell) != key(cell=cell, below="x = 2")
+    with pytest.raises(ValueError, match="toys, code cell 1 is no plain Python"):
+        key(cell="%matplotlib inline")
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("option", ["--seeds", "--workers"])
+@pytest.mark.parametrize("value", ["0", "-3"])
+def test_runs_without_a_seed_or_a_worker_are_refused(
+    toys: Path, option: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        tool().main(["toys", option, value], toys)
+    assert "--seeds and --workers must be at least 1" in capsys.readouterr().err
 
 
 def _record(**changes: Any) -> dict[str, Any]:

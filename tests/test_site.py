@@ -415,6 +415,28 @@ def test_nothing_is_wider_than_a_telephone(opened: Callable[[str], webdriver.Chr
     assert width <= PHONE + 1
 
 
+# Cells of the tables of verdicts that reach beyond the screen, or whose text is wider than they are; formulas in a line
+# of text, set at three quarters or more, of which a reader has to scroll a part into sight.
+CUT = """
+const [screen] = arguments;
+const cells = [...document.querySelectorAll("table.verdicts td")].filter((e) => {
+  return e.scrollWidth > e.clientWidth + 1 || e.getBoundingClientRect().right > screen + 1;
+});
+const formulas = [...document.querySelectorAll("mjx-container.wide-formula")].filter((e) => {
+  const math = e.firstElementChild;
+  return parseFloat(math.style.fontSize) > 75 && math.getBoundingClientRect().width > e.clientWidth + 2;
+});
+return [...cells, ...formulas].map((e) => e.textContent);
+"""
+
+
+@browser_test
+@every_page
+@pytest.mark.usefixtures("phone")
+def test_tables_and_formulas_are_whole_on_a_telephone(opened: Callable[[str], webdriver.Chrome], page: str) -> None:
+    assert opened(page).execute_script(CUT, PHONE) == []
+
+
 # --- interactive pictures --------------------------------------------------------------------------------------------
 
 

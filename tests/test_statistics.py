@@ -88,9 +88,17 @@ def test_html_is_short_and_shows_the_number():
         ([0, 8, 16], torch.ones(3), ValueError, "n must be positive"),
         ([8, 16], torch.ones(2), ValueError, "at least 3 entries"),
         ("abc", torch.ones(3), TypeError, "n must be a sequence"),
+        ([8, True, 32], torch.ones(3), TypeError, r"n\[1\] must be a real number, got bool"),
         (torch.ones(3, dtype=torch.complex64), torch.ones(3), TypeError, "n must hold real"),
     ],
 )
 def test_bad_rates(n, gaps, error, message):
     with pytest.raises(error, match=message):
         fit_rate(n, gaps)
+
+
+def test_a_list_of_floats_is_read_in_double():
+    n = [0.1, 0.7, 12.3, 1e5]
+    gaps = 3 / torch.tensor(n, dtype=torch.float64)
+    assert abs(fit_rate(n, gaps).slope + 1) < 1e-12
+    assert fit_rate(n, gaps).intercept == fit_rate(torch.tensor(n, dtype=torch.float64), gaps).intercept

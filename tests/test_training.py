@@ -157,3 +157,13 @@ def test_bad_batches_are_named() -> None:
         index_batches(0, batch=1, generators=generators(1))
     with pytest.raises(ValueError, match="generators"):
         index_batches(5, batch=1, generators=[])
+    with pytest.raises(TypeError, match=r"generators\[1\] must be a torch.Generator, got int"):
+        index_batches(5, batch=1, generators=[*generators(1), 0])
+    with pytest.raises(TypeError, match="generators must be a sequence"):
+        index_batches(5, batch=1, generators=None)
+
+
+@pytest.mark.bad_input
+def test_divergence_in_the_last_step_is_named() -> None:
+    with pytest.raises(ValueError, match=r"parameters must stay finite.* after step 0; lower lr"):
+        fit(Scalars(1e150), half_square, batches=[None], steps=1, lr=1e300, optimizer="sgd")

@@ -161,7 +161,16 @@ def test_interval_neither_underflows_nor_overflows(scale: float) -> None:
     )
 
 
-@pytest.mark.parametrize("convert", [list, np.float32, torch.tensor, lambda x: torch.tensor(x, requires_grad=True)])
+@pytest.mark.parametrize(
+    "convert",
+    [
+        list,
+        np.float32,
+        torch.tensor,
+        lambda x: torch.tensor(x, requires_grad=True),
+        lambda x: torch.tensor(x, dtype=torch.bfloat16),
+    ],
+)
 def test_repeats_may_be_list_array_or_tensor(convert: Callable[[object], object]) -> None:
     values = convert([1.0, 1.25, 1.5, 1.75, 2.0])
     assert judge(stated=1.5, margin=9.0, repeats=values).measured["mean"] == 1.5
@@ -431,6 +440,7 @@ GOOD = {"stated": 0.0, "repeats": [0.0, 0.1, 0.2, 0.3, 0.4]}
         ({"repeats": [1, 2, 3, 4, 5]}, TypeError, "repeats must hold real floating-point numbers"),
         ({"repeats": torch.arange(5)}, TypeError, "repeats must hold real floating-point numbers"),
         ({"repeats": torch.zeros(5, dtype=torch.complex64)}, TypeError, "repeats must hold real floating-point"),
+        ({"repeats": np.ma.masked_invalid([0.0, 0.1, 0.2, 0.3, 0.4])}, TypeError, "got a masked array"),
         ({"repeats": "abcde"}, TypeError, "repeats must hold real floating-point numbers"),
         ({"repeats": np.zeros((5, 2))}, ValueError, "repeats must have one axis"),
         ({"repeats": None}, ValueError, "repeats or exact must be given"),
@@ -461,6 +471,13 @@ def test_judge_refuses(change: dict, error: type[Exception], message: str) -> No
 
 
 @pytest.mark.bad_input
+@pytest.mark.parametrize(("low", "high"), [(math.nan, 1.0), (0.0, math.nan), (1.0, 0.0)])
+def test_regions_refuse(low: float, high: float) -> None:
+    with pytest.raises(ValueError, match="low must be at most high"):
+        verdicts.Region(low, high)
+
+
+@pytest.mark.bad_input
 @pytest.mark.parametrize("limit", [at_least, at_most])
 def test_one_sided_limits_refuse(limit: Callable[[object], object]) -> None:
     with pytest.raises(ValueError, match=f"{limit.__name__} must be finite"):
@@ -488,6 +505,7 @@ def test_one_sided_limits_refuse(limit: Callable[[object], object]) -> None:
         (lambda: verdicts.ill_posed("C02", "span", instead="C02"), "instead must name another"),
         (lambda: verdicts.ill_posed("C02", "span", instead="C02.span"), "instead must name another"),
         (lambda: verdicts.ill_posed("C02", "span", instead="C01.slop"), "label 'slop'"),
+        (lambda: verdicts.ill_posed("C02", "span", instead="C01."), "label ''"),
         (lambda: verdicts.ill_posed("C02", "span", instead="C77"), "id 'C77'"),
         (lambda: verdicts.ill_posed("C01", "slope", instead="C02"), "margin .* must go"),
         (lambda: verdicts.table("three"), "chapter must be one of 'one', 'two'"),
@@ -505,6 +523,18 @@ def test_missing_arguments_are_named() -> None:
         verdicts.bound("C02", "risk", lhs=[0.1] * 5, rhs=[0.2] * 5)
     with pytest.raises(TypeError, match="tolerance must be a real number, got NoneType"):
         verdicts.check("C01", "identity", stated=0.0, exact=0.0)
+    with pytest.raises(TypeError, match="instead must be a string, got NoneType"):
+        verdicts.ill_posed("C02", "span", instead=None)
+    with pytest.raises(TypeError, match="id must be a string, got list"):
+        verdicts.check(["C01"], "slope", **GOOD)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("text", [b"claims: [", b"[a]: 1", b"\xff"])
+def test_a_ledger_that_is_no_yaml_is_named(ledger: Path, text: bytes) -> None:
+    ledger.write_bytes(text)
+    with pytest.raises(ValueError, match=f"{ledger.name} is no YAML"):
+        verdicts.claims()
 
 
 @pytest.mark.bad_input

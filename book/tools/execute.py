@@ -50,7 +50,7 @@ def chapters(root: Path = ROOT) -> list[Path]:
 def execution_key(notebook_path: Path, root: Path = ROOT) -> str:
     """A digest of everything that the outputs of a chapter depend on, except its stored outputs.
 
-    The notebook's cells and metadata, every file of ``lib``, ``book/claims.yml``, the shipped and the external data,
+    The notebook's cells and metadata, every file of ``lib``, the ledger of claims, the shipped and the external data,
     the requirements, the ``LIB_*`` variables and the device and budget that they resolve to. An explicit
     ``LIB_DEVICE=cpu`` and the automatic choice of the CPU give one key, so that on a machine without a GPU the site of
     ``make book`` reuses what ``make test`` executed.
@@ -58,19 +58,27 @@ def execution_key(notebook_path: Path, root: Path = ROOT) -> str:
     parts = {"notebook": _source_digest(notebook_path), "python": ".".join(map(str, sys.version_info[:2]))}
     for path in _input_files(root):
         parts[path.relative_to(root).as_posix()] = hashlib.sha256(path.read_bytes()).hexdigest()
+    ledger = notebook_path.parent / os.environ.get("LIB_CLAIMS", "")  # from where the kernel starts
+    if ledger.is_file():
+        parts["ledger"] = hashlib.sha256(ledger.read_bytes()).hexdigest()
     parts |= {f"env {name}": value for name, value in _settings().items()}
     parts["external data"] = data.data_digest()
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def _source_digest(notebook_path: Path) -> str:
-    """Digest of cells and metadata; what a run writes (outputs, counts, timing, version) is out."""
+    """Digest of cells and metadata; what a run writes (outputs, counts, timing, version) is out.
+
+    So are the cells' ids: where a notebook has none, nbformat invents others at each reading.
+    """
     notebook = committed_form(nbformat.read(notebook_path, as_version=4))
-    notebook.metadata.pop("language_info", None)
+    for name in ("language_info", "run_time"):
+        notebook.metadata.pop(name, None)
     for cell in notebook.cells:
+        cell.pop("id", None)
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
-    return hashlib.sha256(nbformat.writes(notebook).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(notebook, sort_keys=True).encode()).hexdigest()
 
 
 def _input_files(root: Path) -> Iterator[Path]:
@@ -329,13 +337,15 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     unknown = sorted(set(options.names) - set(available))
     if unknown:
         parser.error(f"no chapter named {', '.join(unknown)}; there are: {', '.join(available) or 'none'}")
+    if options.workers is not None and options.workers < 1:
+        parser.error("--workers must be at least 1")
     if options.refresh:
         # The committed outputs are those of the CPU budget and of the chapter's own seed.
         os.environ |= {"LIB_DEVICE": "cpu", "LIB_BUDGET": "cpu"}
         os.environ.pop("LIB_SEED", None)
 
     remove_orphans(root)
-    names = options.names or list(available)
+    names = list(dict.fromkeys(options.names or available))
     wanted = [available[name] for name in names if options.refresh or not is_current(name, root)]
     results = execute(wanted, root, options.workers) if wanted else {}
     if options.refresh:

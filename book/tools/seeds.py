@@ -72,7 +72,8 @@ def code_key(path: Path, root: Path = ROOT) -> str:
     Comments, docstrings and prose are left out, so that a record outlives an improved explanation.
     """
     cells = nbformat.read(path, as_version=4).cells
-    trees = [ast.parse(cell.source) for cell in cells if cell.cell_type == "code"]
+    sources = [cell.source for cell in cells if cell.cell_type == "code"]
+    trees = [_parsed(source, f"{path.stem}, code cell {number}") for number, source in enumerate(sources, start=1)]
     waiting, seen = [name for tree in trees for name in _imports(tree)], set()
     parts = [ast.dump(tree) for tree in trees]
     while waiting:
@@ -94,8 +95,17 @@ def code_key(path: Path, root: Path = ROOT) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
+def _parsed(source: str, where: str) -> ast.Module:
+    try:
+        return ast.parse(source)
+    except SyntaxError as error:
+        raise ValueError(f"{where} is no plain Python (magics have no place in a chapter): {error}") from error
+
+
 def _imports(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[1] for alias in node.names if alias.name.startswith("lib."))
         if isinstance(node, ast.ImportFrom) and node.module == "lib":
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lib."):
@@ -209,8 +219,10 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     available = {path.stem: path for path in sorted((root / "book").glob("*.ipynb"))}
     if unknown := sorted(set(options.names) - set(available)):
         parser.error(f"no chapter named {', '.join(unknown)}; there are: {', '.join(available) or 'none'}")
+    if min(options.seeds, options.workers) < 1:
+        parser.error("--seeds and --workers must be at least 1")
     bad = 0
-    for name in options.names or list(available):
+    for name in dict.fromkeys(options.names or available):
         chapter = measure(available[name], options.seeds, options.workers, root)
         write(chapter, root)
         print(table(chapter), flush=True)
